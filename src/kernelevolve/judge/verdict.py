@@ -1,0 +1,188 @@
+"""Verdict and Measurement: everything the judge has to say about a candidate."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from statistics import median
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class VerdictKind(StrEnum):
+    """The one word of a verdict."""
+
+    CORRECT = "correct"
+    WRONG = "wrong"
+    BUILD_ERROR = "build_error"
+    RUNTIME_ERROR = "runtime_error"
+    TIMEOUT = "timeout"
+    OUT_OF_MEMORY = "out_of_memory"
+    CHEAT = "cheat"
+    INFRASTRUCTURE = "infrastructure"
+    """The judge or the machine failed, not the candidate: nothing is known, and the candidate may be judged again."""
+
+
+class Stage(StrEnum):
+    """How far a candidate came; a verdict names the stage at which it was settled."""
+
+    STATIC = "static"
+    BUILD = "build"
+    SMOKE = "smoke"
+    CORRECTNESS = "correctness"
+    INTEGRITY = "integrity"
+    TIMING = "timing"
+    PROMOTION = "promotion"
+
+
+class Effort(StrEnum):
+    """How thoroughly a candidate is judged; a claim shown to a user always rests on a promotion."""
+
+    TUNE = "tune"
+    """One configuration among many: build, one correctness check, a few timings. Never a claim."""
+    SCREEN = "screen"
+    """Every candidate: all search workloads, integrity, short interleaved timing."""
+    PROMOTION = "promotion"
+    """A finalist: fresh process and secret seed, held-out and stress workloads, long interleaved timing."""
+
+
+class Clock(StrEnum):
+    """Which time a sample is."""
+
+    DEVICE = "device"
+    WALL = "wall"
+
+
+class OutputError(BaseModel):
+    """How far one output is from the fp64 golden on one workload."""
+
+    model_config = ConfigDict(frozen=True)
+
+    workload: str
+    output: str = Field(description="path of the output in a nested result, e.g. '0' or '1.values'")
+    rms: float = Field(description="root mean square of the error, in the output's own units")
+    rms_limit: float
+    max: float = Field(description="largest absolute error")
+    max_limit: float
+    moved_rms: float = Field(description="rms of the part of the output that the inputs move")
+    reference_rms: float = Field(description="rms error of the reference itself in its dtype")
+    first_index: tuple[int, ...] | None = Field(default=None, description="first element over the limit")
+    first_got: float | None = None
+    first_expected: float | None = None
+
+    @property
+    def passed(self) -> bool:
+        """True if both errors are within their limits (a NaN error never is)."""
+        return self.rms <= self.rms_limit and self.max <= self.max_limit
+
+
+class Samples(BaseModel):
+    """Raw times of one program on one workload, in the order taken; ``blocks[i]`` were taken side by side.
+
+    Times are seconds per call.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    program: str = Field(description="'candidate' or the name of a baseline: 'eager', 'compile', 'max-autotune', …")
+    workload: str
+    clock: Clock
+    method: str = Field(description="how the time was taken, e.g. 'cuda-event, L2 flushed' or 'monotonic, LLC flushed'")
+    blocks: tuple[tuple[float, ...], ...]
+
+    @property
+    def seconds(self) -> float:
+        """Median over the blocks' medians: seconds per call."""
+        return median(median(block) for block in self.blocks)
+
+
+class Speedup(BaseModel):
+    """Baseline time over candidate time, with a bootstrap interval over paired blocks."""
+
+    model_config = ConfigDict(frozen=True)
+
+    baseline: str
+    clock: Clock
+    value: float
+    low: float
+    high: float
+    confidence: float = 0.95
+
+
+class Measurement(BaseModel):
+    """One timing session: the candidate and its baselines, interleaved."""
+
+    model_config = ConfigDict(frozen=True)
+
+    samples: tuple[Samples, ...]
+    speedups: tuple[Speedup, ...] = ()
+    environment: dict[str, str] = Field(default_factory=dict, description="clocks, threads, versions, device load")
+
+    def seconds(self, program: str = "candidate", clock: Clock | None = None) -> float:
+        """Geometric mean over workloads of a program's seconds per call; device time where there is one.
+
+        Raises KeyError if the program was not timed.
+        """
+        mine = [s for s in self.samples if s.program == program and (clock is None or s.clock == clock)]
+        if clock is None and any(s.clock == Clock.DEVICE for s in mine):
+            mine = [s for s in mine if s.clock == Clock.DEVICE]
+        if not mine:
+            raise KeyError(f"{program} was not timed")
+        product = 1.0
+        for s in mine:
+            product *= s.seconds
+        return float(product ** (1 / len(mine)))
+
+
+class Roofline(BaseModel):
+    """The physics of one workload: the least time in which this device could do the work."""
+
+    model_config = ConfigDict(frozen=True)
+
+    workload: str
+    bytes: float = Field(description="unavoidable traffic: every input and weight read once, every output written once")
+    flops: float
+    floor_seconds: float = Field(description="max(bytes / bandwidth ceiling, flops / arithmetic ceiling)")
+    bound: str = Field(description="'memory', 'compute' or 'launch'")
+    fraction: float | None = Field(default=None, description="floor over the candidate's time; 1 is the roofline")
+
+
+class Verdict(BaseModel):
+    """What the judge found. Only the judge makes one."""
+
+    model_config = ConfigDict(frozen=True)
+
+    candidate_id: str
+    kind: VerdictKind
+    stage: Stage
+    effort: Effort
+    reason: str = Field(default="", description="one sentence; empty for correct")
+    detail: str = Field(default="", description="trimmed compiler log, traceback of the candidate, or first failing element")
+    errors: tuple[OutputError, ...] = ()
+    measurement: Measurement | None = None
+    rooflines: tuple[Roofline, ...] = ()
+    artifact_key: str | None = Field(default=None, description="hash of the built artifact (.so, cubin, PTX); for dedup")
+    notes: tuple[str, ...] = Field(default=(), description="what the reader should know, e.g. 'product calls the library'")
+    seconds_building: float = 0.0
+    seconds_running: float = 0.0
+    seconds_total: float = 0.0
+
+    @property
+    def correct(self) -> bool:
+        """True for ``correct`` only."""
+        return self.kind is VerdictKind.CORRECT
+
+    @property
+    def seconds(self) -> float | None:
+        """Candidate seconds per call (geometric mean over workloads; device time where there is one), if timed."""
+        return self.measurement.seconds() if self.correct and self.measurement is not None else None
+
+    @property
+    def roofline_fraction(self) -> float | None:
+        """Geometric mean over workloads of the fraction of the roofline, if timed."""
+        fractions = [r.fraction for r in self.rooflines if r.fraction]
+        if not fractions:
+            return None
+        product = 1.0
+        for f in fractions:
+            product *= f
+        return float(product ** (1 / len(fractions)))

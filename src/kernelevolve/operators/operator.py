@@ -1,0 +1,53 @@
+"""Operator: how one program becomes another. It proposes; it has no authority to judge."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kernelevolve.candidates import Candidate
+from kernelevolve.judge.verdict import Verdict
+from kernelevolve.problems import Problem
+from kernelevolve.targets import Ceilings
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A candidate with its verdict, as operators see earlier work."""
+
+    node_id: int
+    candidate: Candidate
+    verdict: Verdict
+    operator: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalContext:
+    """Everything a proposal may depend on; behaviour comes from here and from nowhere else."""
+
+    problem: Problem
+    target: str
+    facts: Mapping[str, str | int | float]
+    """The target's facts (cores, SIMD width, SM count …)."""
+    ceilings: Ceilings
+    parents: Sequence[Judged] = ()
+    """Empty: draft something new. One: change it. Two: combine them."""
+    siblings: Sequence[Judged] = ()
+    """Other children of the first parent, also failed ones."""
+    tried: frozenset[str] = frozenset()
+    """``structure_key`` of every source in the graph: proposing one of them again is a waste."""
+    rng: random.Random = field(default_factory=random.Random)
+
+
+class Operator(Protocol):
+    """One way to make programs. The module ``operators/<name>.py`` holds ``OPERATOR``, an instance of this."""
+
+    name: str
+    arity: int
+    """How many parents it needs: 0 draft, 1 change, 2 combine."""
+
+    def propose(self, context: ProposalContext) -> Candidate | None:
+        """A candidate that is not in ``context.tried``; None if this operator has nothing new from here."""
+        ...
