@@ -1,0 +1,245 @@
+"""The judge's hold on one worker: ask, wait with a deadline, learn how it ended, and end it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from kernelevolve.workers import messages, wire
+from kernelevolve.workers.isolation import IsolationPolicy
+from kernelevolve.workers.wire import WireViolation
+
+_TICK_SECONDS = 0.25
+"""How often a waiting judge looks at the worker's memory and processes."""
+_FAREWELL_SECONDS = 1.0
+PROCESS_LIMIT = 256
+"""Most processes that a worker may have at a time; a parallel build needs dozens."""
+
+ReplyT = TypeVar("ReplyT", bound=messages.Reply)
+
+
+class WorkerFailure(Exception):
+    """A worker did not answer a request."""
+
+
+class WorkerTimeout(WorkerFailure):
+    """No answer within the deadline; the worker has been killed."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        super().__init__(f"no answer within {seconds:.3g} s")
+
+
+class WorkerOverLimit(WorkerFailure):
+    """It took more than it may have, and has been killed. ``what`` is 'memory' or 'processes'."""
+
+    def __init__(self, what: str, used: int, limit: int) -> None:
+        self.what, self.used, self.limit = what, used, limit
+        super().__init__(f"{used} of at most {limit} ({what})")
+
+
+class WorkerDied(WorkerFailure):
+    """Its process ended by itself, or somebody else ended it.
+
+    ``signal`` or ``code`` says how; both are None if the supervisor was killed too and nothing is known.
+    """
+
+    def __init__(self, signal: int | None, code: int | None) -> None:
+        self.signal, self.code = signal, code
+        how = self.signal_name or ("unknown cause" if code is None else f"exit code {code}")
+        super().__init__(f"the worker ended: {how}")
+
+    @property
+    def signal_name(self) -> str:
+        """E.g. SIGSEGV; '' if no signal ended it."""
+        if self.signal is None:
+            return ""
+        try:
+            return signal.Signals(self.signal).name
+        except ValueError:
+            return f"signal {self.signal}"
+
+
+class ProgramRaised(WorkerFailure):
+    """The program under test raised, and the worker is alive."""
+
+    def __init__(self, failed: messages.Failed) -> None:
+        self.failed = failed
+        super().__init__(f"{failed.type}: {failed.message}")
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A reply, and the seconds from the first byte of the request to the last of the reply by the judge's clock."""
+
+    reply: messages.Reply
+    seconds: float
+
+
+class WorkerHandle:
+    """One worker as its judge sees it. Not thread-safe: one thread talks to a worker at a time."""
+
+    def __init__(self, sock: socket.socket, pid: int, pidfd: int, exit_pipe: int, policy: IsolationPolicy, log: Path):
+        self.pid = pid
+        """Of the supervisor."""
+        self.isolation: dict[str, str] = {}
+        self._sock = sock
+        self._pidfd = pidfd
+        self._exit_pipe = exit_pipe
+        self._policy = policy
+        self._log = log
+        self._reader = wire.ReplyReader()
+        self._closed = False
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
+        self._poll.register(exit_pipe, select.POLLIN)
+
+    def greet(self, timeout: float) -> None:
+        """Wait for the worker's first words."""
+        hello = messages.Hello.model_validate(self._receive("hello", timeout, timeout))
+        self.isolation = hello.isolation
+
+    def ask(self, message: Any, timeout: float, descriptors: Sequence[int] = ()) -> Exchange:
+        """Send a request and wait for its reply.
+
+        Raises ProgramRaised if the program under test raised, WireViolation if the answer is none, and another
+        WorkerFailure if the worker is gone; after anything but ProgramRaised the worker is dead.
+        """
+        request = wire.Request.of(message)
+        frame = wire.encode_request(request)
+        start = time.perf_counter_ns()
+        try:
+            self._send(frame, descriptors, timeout)
+            body = self._receive(request.token, timeout - (time.perf_counter_ns() - start) * 1e-9, timeout)
+            seconds = (time.perf_counter_ns() - start) * 1e-9
+            if "failed" in body:
+                raise ProgramRaised(messages.Failed.model_validate(body["failed"]))
+            return Exchange(messages.REPLIES[type(message)].model_validate(body), seconds)
+        except ValidationError as error:
+            self.kill()
+            raise WireViolation(
+                f"a reply to {type(message).__name__} is malformed: {error.errors()[0]['msg']}"
+            ) from None
+        except WireViolation:
+            self.kill()
+            raise
+
+    def _send(self, frame: bytes, descriptors: Sequence[int], timeout: float) -> None:
+        self._sock.settimeout(timeout)
+        try:
+            sent = socket.send_fds(self._sock, [frame], list(descriptors)) if descriptors else 0
+            self._sock.sendall(frame[sent:])
+        except TimeoutError:
+            self.kill()
+            raise WorkerTimeout(timeout) from None
+        except OSError:
+            raise self._death() from None
+
+    def _receive(self, token: str, remaining: float, timeout: float) -> dict[str, Any]:
+        deadline = time.monotonic() + remaining
+        while True:
+            left = deadline - time.monotonic()
+            ready = {descriptor for descriptor, _ in self._poll.poll(max(0.0, min(left, _TICK_SECONDS)) * 1000)}
+            if self._sock.fileno() in ready:
+                try:
+                    data = self._sock.recv(1 << 16, socket.MSG_DONTWAIT)
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    data = b""
+                if not data:
+                    raise self._death()
+                body = self._reader.feed(data, token)
+                if body is not None:
+                    return body
+            elif ready:
+                raise self._death()
+            elif left <= 0:
+                self.kill()
+                raise WorkerTimeout(timeout)
+            else:
+                self._check_limits()
+
+    def _check_limits(self) -> None:
+        processes = list(_descendants(self.pid))
+        used = sum(map(_private_bytes, processes))
+        limit = self._policy.memory_bytes
+        if limit is not None and used > limit:
+            self.kill()
+            raise WorkerOverLimit("memory", used, limit)
+        if len(processes) > PROCESS_LIMIT:
+            self.kill()
+            raise WorkerOverLimit("processes", len(processes), PROCESS_LIMIT)
+
+    def _death(self) -> WorkerDied:
+        """How the worker ended, by its supervisor's word."""
+        poll = select.poll()
+        poll.register(self._exit_pipe, select.POLLIN)
+        record: dict[str, Any] = {}
+        if poll.poll(_FAREWELL_SECONDS * 1000):
+            with contextlib.suppress(ValueError, OSError):
+                record = json.loads(os.read(self._exit_pipe, 4096) or b"{}")
+        self.kill()
+        return WorkerDied(record.get("signal"), record.get("code"))
+
+    @property
+    def alive(self) -> bool:
+        """True as long as it has neither ended nor been ended."""
+        if self._closed:
+            return False
+        poll = select.poll()
+        poll.register(self._pidfd, select.POLLIN)
+        return not poll.poll(0)
+
+    def output(self) -> str:
+        """What the program printed, up to a limit."""
+        try:
+            return self._log.read_text(errors="replace")
+        except OSError:
+            return ""
+
+    def kill(self) -> None:
+        """End the worker and everything it started."""
+        if self._closed:
+            return
+        self._closed = True
+        with contextlib.suppress(ProcessLookupError):
+            own_processes = self.isolation.get("pid") == "own"
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL if own_processes else signal.SIGTERM)
+            if not own_processes:
+                poll = select.poll()
+                poll.register(self._pidfd, select.POLLIN)
+                if not poll.poll(_FAREWELL_SECONDS * 1000):
+                    signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        self._sock.close()
+        os.close(self._pidfd)
+        os.close(self._exit_pipe)
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    """Children of a process, theirs, and so on."""
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                yield int(child)
+                yield from _descendants(int(child))
+
+
+def _private_bytes(pid: int) -> int:
+    """Resident memory of a process that no file and no arena backs."""
+    try:
+        _, resident, shared, *_ = Path(f"/proc/{pid}/statm").read_text().split()
+    except (OSError, ValueError):
+        return 0
+    return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")

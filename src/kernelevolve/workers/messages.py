@@ -1,0 +1,223 @@
+"""What the judge asks of a worker, and what a worker may answer.
+
+Requests are dataclasses (they are pickled, from the trusted side). Replies are pydantic models: the judge validates
+every field before it uses one. A program is called in one way only, whether its output will be compared, its time
+kept, both or neither, so that nothing tells it what a call is for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from kernelevolve.problems import Problem
+from kernelevolve.workers.layout import TensorSlot
+
+ClockName: TypeAlias = Literal["wall", "device"]
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateProgram:
+    """A candidate's text, with its configuration already written into it."""
+
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceProgram:
+    """The problem's own ``Model`` as a baseline. Never sent to a worker that runs a candidate."""
+
+    problem: Problem
+    compile_mode: str | None
+    """None: eager. Otherwise the ``mode`` of torch.compile."""
+
+
+Program: TypeAlias = CandidateProgram | ReferenceProgram
+
+
+@dataclass(frozen=True, slots=True)
+class ArenaHandle:
+    """How to map a block of memory that the judge made."""
+
+    name: str
+    size: int
+    """In bytes."""
+    kind: Literal["memfd", "cuda-ipc"]
+    ipc: bytes = b""
+    """The CUDA handle; a memfd travels as a descriptor beside the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Map an arena; later requests name it."""
+
+    arena: ArenaHandle
+
+
+@dataclass(frozen=True, slots=True)
+class Unshare:
+    """Forget arenas."""
+
+    arenas: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Import the program's module."""
+
+    program: Program
+
+
+@dataclass(frozen=True, slots=True)
+class Construct:
+    """Make one instance of the program: ``ModelNew(*init_inputs)`` and a strict load of the weights."""
+
+    instance: str
+    init_inputs: Any
+    """Tuple of plain values and TensorSlots."""
+    weights: dict[str, TensorSlot]
+    parameters: frozenset[str]
+    """Which of the weights are parameters (the others are buffers)."""
+    arena: str
+    training: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """Make a set of inputs of an arena: tensors view it, so later contents appear at the same addresses."""
+
+    binding: str
+    inputs: Any
+    """Tuple of nested containers of plain values and TensorSlots."""
+    arena: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Get ready for a call: forget outputs, take over new input contents, evict the caches."""
+
+    binding: str
+    forget: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Call an instance and keep its output under a name; ``repeats`` above 1 call it again and again in one go."""
+
+    instance: str
+    binding: str
+    keep: str
+    clock: ClockName = "wall"
+    repeats: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """Say what a kept output is made of."""
+
+    keep: str
+    binding: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """Copy the tensors of a kept output into an arena."""
+
+    keep: str
+    slots: dict[str, TensorSlot]
+    """Output path to place; shapes and dtypes are the judge's, not the worker's."""
+    arena: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadState:
+    """Copy the state dict of an instance into an arena; only for instances loaded by a strict match."""
+
+    instance: str
+    slots: dict[str, TensorSlot]
+    arena: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Drop instances and bindings."""
+
+    instances: tuple[str, ...] = ()
+    bindings: tuple[str, ...] = ()
+
+
+class Reply(BaseModel):
+    """What every answer is checked against."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Hello(Reply):
+    """First words of a worker, before it has loaded anything that is not ours."""
+
+    pid: int
+    isolation: dict[str, str]
+
+
+class Done(Reply):
+    """The request was carried out; there is nothing to say."""
+
+
+class Constructed(Reply):
+    """``repacked`` is True if the weights went through ``from_reference``: the state dict is then the program's own."""
+
+    repacked: bool
+
+
+class Ran(Reply):
+    """Times of the call or calls, in seconds for all repeats together, by the worker's own clocks."""
+
+    wall: float = Field(ge=0, allow_inf_nan=False)
+    device: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+
+
+class OutputDescription(Reply):
+    """One leaf of a result, as its worker reports it."""
+
+    path: str = Field(max_length=512)
+    type: str = Field(max_length=256, description="qualified name of the Python type")
+    dtype: str = Field(default="", max_length=32)
+    shape: tuple[int, ...] = Field(default=(), max_length=64)
+    device: str = Field(default="", max_length=32)
+    aliases: tuple[str, ...] = Field(
+        default=(), max_length=1024, description="paths of the inputs whose memory it uses"
+    )
+    value: bool | int | float | str | None = Field(default=None, description="a leaf that is not a tensor")
+
+
+class Described(Reply):
+    """All leaves of a result."""
+
+    outputs: tuple[OutputDescription, ...] = Field(max_length=4096)
+
+
+class Failed(Reply):
+    """The program raised. ``category`` says which kind of trouble it was."""
+
+    category: Literal["build", "interface", "memory", "exception"]
+    type: str = Field(max_length=256)
+    message: str = Field(max_length=20_000)
+    traceback: str = Field(default="", max_length=20_000)
+
+
+REPLIES: dict[type, type[Reply]] = {
+    Share: Done,
+    Unshare: Done,
+    Load: Done,
+    Construct: Constructed,
+    Bind: Done,
+    Prepare: Done,
+    Run: Ran,
+    Describe: Described,
+    Pull: Done,
+    ReadState: Done,
+    Forget: Done,
+}
+"""What answers each request, unless it is ``Failed``."""

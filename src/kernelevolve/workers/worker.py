@@ -1,0 +1,165 @@
+"""The worker: loads one program and calls it when asked. Runs in a forked, confined process and trusts nobody.
+
+It answers every request with one reply. Whatever the program raises, SystemExit included, becomes a ``Failed`` reply.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+
+from kernelevolve.problems.outputs import flatten_outputs
+from kernelevolve.workers import messages, wire
+from kernelevolve.workers.device import WorkerDevice, worker_device
+from kernelevolve.workers.faults import describe_fault
+from kernelevolve.workers.layout import TensorSlot, leaves, materialise
+from kernelevolve.workers.program import Instance, LoadedProgram, load, qualified_type
+from kernelevolve.workers.supervisor import Spawn
+
+
+def serve(sock: socket.socket, spawn: Spawn, isolation: dict[str, str]) -> NoReturn:
+    """Say hello, then answer requests until the judge closes the socket."""
+    own = os.getpid()
+    wire.send_reply(sock, "hello", {"pid": own, "isolation": isolation})
+    worker: Worker | None = None
+    while True:
+        try:
+            request, descriptors = wire.receive_request(sock)
+        except (EOFError, ConnectionError):
+            os._exit(0)
+        try:
+            # The device context is made with the first request, so that its failure has a reply to go into.
+            worker = worker or Worker(worker_device(spawn.device_type, spawn.threads, spawn.cache_bytes))
+            body = worker.answer(request.message, descriptors)
+        except BaseException as fault:
+            body = {"failed": describe_fault(fault)}
+        if os.getpid() != own:
+            os._exit(1)  # A child that the program forked came back to here; the wire is its parent's.
+        wire.send_reply(sock, request.token, body)
+
+
+@dataclass(frozen=True, slots=True)
+class _Binding:
+    """Input tensors that view an arena."""
+
+    inputs: tuple[Any, ...]
+    arena: str
+
+    def storages(self) -> dict[int, list[str]]:
+        """Address of a storage -> paths of the inputs in it."""
+        found: dict[int, list[str]] = {}
+        for path, leaf in leaves(self.inputs):
+            if isinstance(leaf, torch.Tensor):
+                found.setdefault(_address(leaf), []).append(path)
+        return found
+
+
+class Worker:
+    """Programs, instances, inputs and outputs of one worker process, by the names that the judge gave them."""
+
+    def __init__(self, device: WorkerDevice) -> None:
+        self._device = device
+        self._program: LoadedProgram | None = None
+        self._arenas: dict[str, torch.Tensor] = {}
+        self._instances: dict[str, Instance] = {}
+        self._bindings: dict[str, _Binding] = {}
+        self._kept: dict[str, Any] = {}
+
+    def answer(self, message: Any, descriptors: list[int]) -> dict[str, Any]:
+        """Carry out a request; the body of its reply."""
+        match message:
+            case messages.Share(arena):
+                self._arenas[arena.name] = self._device.map(arena, descriptors)
+            case messages.Unshare(arenas):
+                for name in arenas:
+                    self._arenas.pop(name, None)
+                    self._device.unmap(name)
+            case messages.Load(program):
+                self._program = load(program, Path.cwd(), self._device.torch_device)
+            case messages.Construct():
+                return self._construct(message)
+            case messages.Bind(name, inputs, arena):
+                self._bindings[name] = _Binding(materialise(inputs, self._arenas[arena]), arena)
+            case messages.Prepare(binding, forget):
+                for name in forget:
+                    self._kept.pop(name, None)
+                self._device.take_over(self._bindings[binding].arena)
+                self._device.flush()
+            case messages.Run():
+                return self._run(message)
+            case messages.Describe(keep, binding):
+                return {"outputs": describe_outputs(self._kept[keep], self._bindings[binding].storages())}
+            case messages.Pull(keep, slots, arena):
+                found = {path: leaf for path, leaf in flatten_outputs(self._kept[keep]) if path in slots}
+                self._copy_out(found, slots, arena)
+            case messages.ReadState(instance, slots, arena):
+                self._copy_out(self._instances[instance].module.state_dict(), slots, arena)
+            case messages.Forget(instances, bindings):
+                for name in instances:
+                    self._instances.pop(name, None)
+                for name in bindings:
+                    self._bindings.pop(name, None)
+            case _:
+                raise TypeError(f"unknown request {type(message).__name__}")
+        return {}
+
+    def _construct(self, message: messages.Construct) -> dict[str, Any]:
+        assert self._program is not None
+        self._device.take_over(message.arena)
+        memory = self._arenas[message.arena]
+        # Copies: the arena is the judge's to reuse, and a program may keep what it was given.
+        weights = {name: slot.view(memory).clone() for name, slot in message.weights.items()}
+        init_inputs = materialise(message.init_inputs, memory.clone() if _has_slots(message.init_inputs) else memory)
+        instance = self._program.construct(
+            init_inputs, weights, message.parameters, self._device.torch_device, message.training
+        )
+        self._instances[message.instance] = instance
+        return {"repacked": instance.repacked}
+
+    def _run(self, message: messages.Run) -> dict[str, Any]:
+        instance = self._instances[message.instance]
+        inputs = self._bindings[message.binding].inputs
+        call = instance.call
+        with torch.set_grad_enabled(instance.training):
+            timing = self._device.timed(lambda: call(*inputs), message.repeats, message.clock)
+        self._kept[message.keep] = timing.result
+        return {"wall": timing.wall, "device": timing.device}
+
+    def _copy_out(self, tensors: dict[str, Any], slots: dict[str, TensorSlot], arena: str) -> None:
+        memory = self._arenas[arena]
+        self._device.take_over(arena)
+        with torch.no_grad():
+            for path, slot in slots.items():
+                slot.write(memory, tensors[path])
+        self._device.hand_back(arena)
+
+
+def _address(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else 0
+
+
+def _has_slots(tree: Any) -> bool:
+    return any(isinstance(leaf, TensorSlot) for _, leaf in leaves(tree))
+
+
+def describe_outputs(result: Any, inputs: dict[int, list[str]]) -> list[dict[str, Any]]:
+    """What the judge is told of each leaf of a result; ``inputs`` maps addresses of storages to input paths."""
+    described = []
+    for path, leaf in flatten_outputs(result):
+        entry: dict[str, Any] = {"path": path, "type": qualified_type(leaf)}
+        if isinstance(leaf, torch.Tensor):
+            entry |= {
+                "dtype": str(leaf.dtype).removeprefix("torch."),
+                "shape": list(leaf.shape),
+                "device": leaf.device.type,
+                "aliases": inputs.get(_address(leaf), []),
+            }
+        elif isinstance(leaf, (bool, int, float, str)):
+            entry["value"] = leaf
+        described.append(entry)
+    return described
