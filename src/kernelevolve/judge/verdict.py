@@ -177,6 +177,26 @@ class Verdict(BaseModel):
         return self.measurement.seconds() if self.correct and self.measurement is not None else None
 
     @property
+    def wins(self) -> bool:
+        """True if a promotion found it faster than every baseline: all intervals above 1 by more than noise.
+
+        The margin is the one that the promotion measured on a baseline run twice (``environment["win_margin"]``).
+        """
+        if not self.correct or self.effort is not Effort.PROMOTION or self.measurement is None:
+            return False
+        margin, speedups = self.measurement.environment.get("win_margin"), self.measurement.speedups
+        return margin is not None and bool(speedups) and all(s.low > 1 + float(margin) for s in speedups)
+
+    @property
+    def speedups(self) -> dict[str, Speedup]:
+        """By baseline; by device time where there is one, else by wall time."""
+        found: dict[str, Speedup] = {}
+        for speedup in self.measurement.speedups if self.measurement is not None else ():
+            if speedup.baseline not in found or speedup.clock is Clock.DEVICE:
+                found[speedup.baseline] = speedup
+        return found
+
+    @property
     def roofline_fraction(self) -> float | None:
         """Geometric mean over workloads of the fraction of the roofline, if timed."""
         fractions = [r.fraction for r in self.rooflines if r.fraction]
