@@ -17,7 +17,7 @@ from kernelevolve.problems.outputs import flatten_outputs
 from kernelevolve.workers import messages, wire
 from kernelevolve.workers.device import WorkerDevice, worker_device
 from kernelevolve.workers.faults import describe_fault
-from kernelevolve.workers.layout import TensorSlot, leaves, materialise
+from kernelevolve.workers.layout import TensorSlot, materialise
 from kernelevolve.workers.program import Instance, LoadedProgram, load, qualified_type
 from kernelevolve.workers.supervisor import Spawn
 
@@ -53,7 +53,7 @@ class _Binding:
     def storages(self) -> dict[int, list[str]]:
         """Address of a storage -> paths of the inputs in it."""
         found: dict[int, list[str]] = {}
-        for path, leaf in leaves(self.inputs):
+        for path, leaf in flatten_outputs(self.inputs):
             if isinstance(leaf, torch.Tensor):
                 found.setdefault(_address(leaf), []).append(path)
         return found
@@ -144,7 +144,7 @@ def _address(tensor: torch.Tensor) -> int:
 
 
 def _has_slots(tree: Any) -> bool:
-    return any(isinstance(leaf, TensorSlot) for _, leaf in leaves(tree))
+    return any(isinstance(leaf, TensorSlot) for _, leaf in flatten_outputs(tree))
 
 
 def describe_outputs(result: Any, inputs: dict[int, list[str]]) -> list[dict[str, Any]]:

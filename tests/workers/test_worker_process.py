@@ -1,0 +1,268 @@
+"""Real workers from a real zygote: what they are shut into, what they answer, and how they end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from kernelevolve.workers import messages
+from kernelevolve.workers.device_cpu import CpuArenaMaker
+from kernelevolve.workers.handle import ProgramRaised, WorkerDied, WorkerHandle, WorkerOverLimit, WorkerTimeout
+from kernelevolve.workers.isolation import IsolationPolicy, interpreter_directories
+from kernelevolve.workers.launcher import Launcher
+from kernelevolve.workers.layout import Layout
+from kernelevolve.workers.supervisor import OUTPUT_LIMIT, Spawn
+
+Start = Callable[..., WorkerHandle]
+
+
+@pytest.fixture(scope="module")
+def launcher() -> Iterator[Launcher]:
+    with Launcher(threads=1) as launcher:
+        yield launcher
+
+
+@pytest.fixture(params=[True, False], ids=["namespaces", "plain"])
+def start(launcher: Launcher, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Start]:
+    handles: list[WorkerHandle] = []
+
+    def spawn(**policy: object) -> WorkerHandle:
+        place = tmp_path / f"worker{len(handles)}"
+        (place / "home").mkdir(parents=True)
+        made = IsolationPolicy(
+            scratch=place / "home",
+            hidden=(Path("/tmp"), Path("/dev/shm")),
+            visible=interpreter_directories(),
+            namespaces=request.param,
+            **policy,  # type: ignore[arg-type]
+        )
+        handle = launcher.spawn(Spawn(made, "cpu", 1, 1 << 20, {"HOME": str(place / "home")}, place / "output.txt"))
+        handles.append(handle)
+        return handle
+
+    yield spawn
+    for handle in handles:
+        handle.kill()
+
+
+def run(handle: WorkerHandle, code: str, timeout: float = 10.0) -> None:
+    """Run code in the worker as the import of a candidate."""
+    model = "\nimport torch\nclass ModelNew(torch.nn.Module):\n    pass\n"
+    handle.ask(messages.Load(messages.CandidateProgram(code + model)), timeout)
+
+
+def told(handle: WorkerHandle, expression: str) -> str:
+    """The value of an expression in the worker."""
+    with pytest.raises(ProgramRaised) as raised:
+        run(handle, f"import os, sys, pathlib, socket\nraise RuntimeError(repr({expression}))")
+    return raised.value.failed.message
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended within a few seconds (a zombie has)."""
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
+                return True
+        except FileNotFoundError:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_one_call_through_shared_memory(start: Start) -> None:
+    handle, maker = start(), CpuArenaMaker()
+    source = "import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return x + 1, 'done'\n"
+    handle.ask(messages.Load(messages.CandidateProgram(source)), 10)
+    layout = Layout()
+    slot = layout.place(torch.zeros(3))
+    given, taken = maker.make(layout.bytes), maker.make(layout.bytes)
+    for arena in (given, taken):
+        handle.ask(messages.Share(arena.handle), 10, arena.descriptors)
+    handle.ask(messages.Construct("i", (), {}, frozenset(), given.handle.name), 10)
+    handle.ask(messages.Bind("b", (slot,), given.handle.name), 10)
+    for base in (0.0, 5.0):
+        slot.write(given.memory, torch.arange(3.0) + base)
+        handle.ask(messages.Prepare("b"), 10)
+        exchange = handle.ask(messages.Run("i", "b", "out"), 10)
+        assert isinstance(exchange.reply, messages.Ran)
+        assert 0 < exchange.reply.wall < exchange.seconds
+        described = handle.ask(messages.Describe("out", "b"), 10).reply
+        assert isinstance(described, messages.Described)
+        assert [(o.path, o.type, o.value) for o in described.outputs] == [
+            ("0", "torch.Tensor", None),
+            ("1", "builtins.str", "done"),
+        ]
+        handle.ask(messages.Pull("out", {"0": slot}, taken.handle.name), 10)
+        assert torch.equal(slot.view(taken.memory), torch.arange(3.0) + base + 1)
+
+
+def test_memory_of_the_judge_cannot_be_shrunk() -> None:
+    (descriptor,) = CpuArenaMaker().make(4096).descriptors
+    with pytest.raises(PermissionError):
+        os.ftruncate(descriptor, 0)
+
+
+def test_environment_is_stripped(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "x")
+    handle = start()
+    assert told(handle, "sorted(set(os.environ) & {'SECRET_TOKEN', 'PYTHONPATH'})") == "[]"
+    assert told(handle, "os.environ['HOME'] == os.getcwd()") == "True"
+
+
+def test_has_no_descriptors_but_its_own(start: Start) -> None:
+    handle = start()
+    links = (
+        "[os.readlink(p) for p in map('/proc/self/fd/{}'.format, os.listdir('/proc/self/fd')) if os.path.lexists(p)]"
+    )
+    listing = told(handle, links)
+    kinds = sorted(link.split(":")[0] for link in eval(listing))
+    assert kinds == ["/dev/null", "pipe", "pipe", "socket"]
+
+
+def test_new_privileges_are_ruled_out(start: Start) -> None:
+    status = told(start(), "pathlib.Path('/proc/self/status').read_text()")
+    assert "NoNewPrivs:\\t1" in status and "CapEff:\\t0000000000000000" in status
+
+
+def test_namespaces_shut_it_in(start: Start) -> None:
+    handle = start()
+    if handle.isolation["pid"] != "own" or handle.isolation["files"] != "read-only":
+        pytest.skip(f"not here: {handle.isolation}")
+    assert int(told(handle, "os.getpid()")) < 10
+    assert told(handle, "sorted(int(p) for p in os.listdir('/proc') if p.isdigit())[:2]") == "[1, 2]"
+    assert told(handle, "os.listdir('/dev/shm')") == "[]"
+    assert told(handle, "(os.access('/usr', os.W_OK), os.access('.', os.W_OK))") == "(False, True)"
+    assert "unreachable" in told(handle, "socket.socket().connect_ex(('192.0.2.1', 9)) and os.strerror(101)")
+    with pytest.raises(ProgramRaised, match="Read-only"):
+        run(handle, "open('/usr/left-behind', 'w')")
+
+
+def test_exception_leaves_the_worker_alive(start: Start) -> None:
+    handle = start()
+    for error in ("ValueError('x')", "SystemExit(3)", "KeyboardInterrupt()"):
+        with pytest.raises(ProgramRaised):
+            run(handle, f"raise {error}")
+    assert handle.alive
+
+
+def test_timeout_kills(start: Start) -> None:
+    handle = start()
+    with pytest.raises(WorkerTimeout):
+        run(handle, "while True: pass", timeout=0.3)
+    assert gone(handle.pid) and not handle.alive
+
+
+@pytest.mark.parametrize(("code", "signal_name", "exit_code"), [
+    ("import os; os._exit(3)", "", 3),
+    ("import ctypes; ctypes.string_at(8)", "SIGSEGV", None),
+    ("import os; os.abort()", "SIGABRT", None),
+    ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL", None),
+])  # fmt: skip
+def test_death_is_told(start: Start, code: str, signal_name: str, exit_code: int | None) -> None:
+    with pytest.raises(WorkerDied) as died:
+        run(start(), code)
+    assert (died.value.signal_name, died.value.code) == (signal_name, exit_code)
+
+
+def test_whole_family_dies_with_it(start: Start) -> None:
+    handle = start()
+    mark = str(7200 + os.getpid())
+    run(
+        handle,
+        f"""
+import os
+for _ in range(3):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.execvp("sleep", ["sleep", "{mark}"])
+        os._exit(0)
+""",
+    )
+    sleeping: list[Path] = []
+    while len(sleeping) < 3:
+        sleeping = [p for p in Path("/proc").glob("[0-9]*") if mark.encode() in _read(p / "cmdline")]
+    handle.kill()
+    assert all(gone(int(path.name)) for path in sleeping)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def test_output_is_kept_up_to_a_limit(start: Start) -> None:
+    handle = start()
+    run(handle, "print('first')\nfor _ in range(100): print('y' * 100_000)")
+    output = handle.output()
+    assert output.startswith("first") and OUTPUT_LIMIT // 2 < len(output) <= OUTPUT_LIMIT
+
+
+def test_address_space_is_limited(start: Start) -> None:
+    handle = start(memory_bytes=1 << 29)
+    with pytest.raises(ProgramRaised) as raised:
+        run(handle, "hoard = bytearray(1 << 30)")
+    assert raised.value.failed.category == "memory"
+
+
+def test_memory_of_children_counts(start: Start) -> None:
+    handle = start(memory_bytes=1 << 29)
+    child = "    if os.fork() == 0:\n        x = bytearray(200 << 20); time.sleep(60)\n"
+    with pytest.raises(WorkerOverLimit) as over:
+        run(handle, f"import os, time\nfor _ in range(4):\n{child}time.sleep(60)", timeout=30)
+    assert over.value.what == "memory"
+
+
+def test_files_are_limited(start: Start) -> None:
+    handle = start(file_bytes=1 << 20)
+    with pytest.raises(ProgramRaised, match="too large"):
+        run(handle, "open('big', 'wb').write(bytes(2 << 20))")
+
+
+def test_everything_dies_with_the_judge(tmp_path: Path) -> None:
+    script = f"""
+import sys, time
+from pathlib import Path
+from kernelevolve.workers.isolation import IsolationPolicy
+from kernelevolve.workers.launcher import Launcher
+from kernelevolve.workers.supervisor import Spawn
+home = Path({str(tmp_path)!r})
+launcher = Launcher(threads=1)
+policies = [IsolationPolicy(home, namespaces=own) for own in (True, False)]
+handles = [launcher.spawn(Spawn(policy, "cpu", 1, 4096, {{}}, home / "log")) for policy in policies]
+print(launcher._process.pid, *(h.pid for h in handles), flush=True)
+time.sleep(60)
+"""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    judge = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment)
+    assert judge.stdout is not None
+    pids = [int(word) for word in judge.stdout.readline().split()]
+    assert len(pids) == 3
+    judge.send_signal(signal.SIGKILL)
+    judge.wait()
+    judge.stdout.close()
+    assert all(gone(pid) for pid in pids)
+
+
+def test_zygote_is_started_again(tmp_path: Path) -> None:
+    policy = IsolationPolicy(tmp_path)
+    with Launcher(threads=1) as launcher:
+        first = launcher.spawn(Spawn(policy, "cpu", 1, 4096, {}, tmp_path / "log"))
+        assert launcher._process is not None
+        launcher._process.kill()
+        launcher._process.wait()
+        assert gone(first.pid)
+        second = launcher.spawn(Spawn(policy, "cpu", 1, 4096, {}, tmp_path / "log"))
+        assert second.alive
