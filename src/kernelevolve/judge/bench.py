@@ -1,0 +1,242 @@
+"""Bench: what all evaluations of one judge share: the device, the workers, the baselines and the input sets."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import torch
+
+from kernelevolve.judge.baselines import COMPILE_MODES, Baseline, BaselineUnavailable
+from kernelevolve.judge.cases import CaseBook
+from kernelevolve.judge.device import DeviceLock
+from kernelevolve.judge.integrity import ReferenceEffects, reference_effects
+from kernelevolve.judge.oracle import Oracle
+from kernelevolve.judge.physics import rooflines
+from kernelevolve.judge.session import ProgramSession
+from kernelevolve.judge.settings import JudgeSettings
+from kernelevolve.judge.timing import Contestant, TimingSession
+from kernelevolve.judge.verdict import Roofline
+from kernelevolve.problems import Problem, Role, Workload
+from kernelevolve.problems.instance import load_instance
+from kernelevolve.targets import Target
+from kernelevolve.workers.device import arena_maker
+from kernelevolve.workers.isolation import IsolationPolicy, interpreter_directories
+from kernelevolve.workers.launcher import Launcher
+from kernelevolve.workers.messages import ClockName, ReferenceProgram
+from kernelevolve.workers.program import adopt_weights
+from kernelevolve.workers.supervisor import Spawn
+
+PRELOAD: Mapping[str, tuple[str, ...]] = {
+    "cpu": ("kernelevolve.languages.cpp",),
+    "cuda": ("triton", "triton.language", "kernelevolve.languages.triton", "kernelevolve.languages.cuda"),
+}
+"""torch device type -> modules that candidates import, loaded once by the zygote."""
+_UNLIMITED_CPU_SECONDS = 1_000_000
+
+
+class Bench:
+    """Everything that lasts as long as the judge. Thread-safe."""
+
+    def __init__(self, problem: Problem, target: Target, workspace: Path, settings: JudgeSettings) -> None:
+        self.problem, self.target, self.settings = problem, target, settings
+        self.ceilings = target.ceilings()
+        self.threads = settings.threads or self.ceilings.threads
+        self.launcher = Launcher(threads=self.threads, preload=PRELOAD[target.device_type])
+        self.launcher.start()  # It imports while the rest is being set up.
+        self.maker = arena_maker(target.device_type)
+        self.lock = DeviceLock(self.ceilings.device)
+        self._workspace = workspace.resolve()
+        self._scratch = Path(tempfile.mkdtemp(prefix="judge-", dir=_made(self._workspace / "scratch")))
+        self.instance = load_instance(problem, torch.device(target.device_type))
+        self._oracle = Oracle(self.instance, problem.tolerance)
+        self.book = self.fresh_book()
+        self.isolation: dict[str, str] = {}
+        """What the last candidate's worker was shut into."""
+        self._effects: dict[str, ReferenceEffects] = {}
+        self._rooflines: dict[str, Roofline] = {}
+        self._mutex = threading.Lock()
+        self._measuring = threading.Lock()
+        self._baseline_seconds: dict[str, dict[str, float]] = {}
+        modes = COMPILE_MODES[target.device_type]
+        names = [name for name in modes if settings.baselines is None or name in settings.baselines]
+        self._baselines = {name: self._baseline(name, modes[name]) for name in names}
+        self._twins = {name: self._baseline(name, modes[name]) for name in names}
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="baselines")
+
+    def fresh_book(self) -> CaseBook:
+        """Input sets with new secret seeds."""
+        return CaseBook(self._oracle, self.instance, self.settings.sets, self.settings.seed)
+
+    def workloads(self, *roles: Role) -> tuple[Workload, ...]:
+        """The problem's workloads in these roles."""
+        return tuple(workload for workload in self.instance.workloads if workload.role in roles)
+
+    def effects(self, workload: Workload, book: CaseBook) -> ReferenceEffects:
+        """What the reference does on a workload besides returning."""
+        case = book.cases(workload)[0]
+        with self._mutex:
+            if workload.name not in self._effects:
+                model = self.instance.make_model(0)
+                adopt_weights(model, case.weights, self.instance.device)
+                self._effects[workload.name] = reference_effects(model, case.inputs)
+            return self._effects[workload.name]
+
+    def rooflines(self, workloads: Sequence[Workload]) -> dict[str, Roofline]:
+        """The physics of the workloads, by name."""
+        with self._mutex:
+            missing = [workload for workload in workloads if workload.name not in self._rooflines]
+            if missing:
+                self._rooflines |= rooflines(self.instance, missing, self.ceilings)
+            return {workload.name: self._rooflines[workload.name] for workload in workloads}
+
+    def building(self) -> AbstractContextManager[None]:
+        """Hold while building where that disturbs timing."""
+        return self.lock.working() if self.target.exclusive_compile else nullcontext()
+
+    # -- workers ---------------------------------------------------------------------------------------------------
+
+    def open_candidate(self) -> tuple[ProgramSession, Path]:
+        """A new worker for a candidate, and its directory (to be given to ``clean`` afterwards)."""
+        place = Path(tempfile.mkdtemp(prefix="candidate-", dir=self._scratch))
+        budget = self.settings.compile_seconds + 100 * self.settings.run_seconds
+        session = self._open(place, int(budget * self.threads), {}, writable=(), hidden=(self._workspace,))
+        self.isolation = session.handle.isolation
+        return session, place
+
+    def _open_baseline(self, name: str) -> ProgramSession:
+        cache = _made(self._workspace / "baselines" / name)
+        variables = {"TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"), "TRITON_CACHE_DIR": str(cache / "triton")}
+        place = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self._scratch))
+        return self._open(place, _UNLIMITED_CPU_SECONDS, variables, writable=(cache,), hidden=())
+
+    def _open(
+        self,
+        place: Path,
+        cpu_seconds: int,
+        variables: Mapping[str, str],
+        writable: tuple[Path, ...],
+        hidden: tuple[Path, ...],
+    ) -> ProgramSession:
+        home = _made(place / "home")
+        on_cpu = self.target.device_type == "cpu"
+        temporary = [Path("/tmp"), Path("/var/tmp"), *([Path("/dev/shm")] if on_cpu else [])]
+        policy = IsolationPolicy(
+            scratch=home,
+            writable=writable,
+            hidden=(*temporary, *hidden),
+            visible=(*interpreter_directories(), *{path.parent.resolve() for path in self.problem.payload.values()}),
+            namespaces=self.settings.namespaces,
+            memory_bytes=self._memory_bytes() if on_cpu else None,
+            cpu_seconds=cpu_seconds,
+        )
+        environment = {
+            "HOME": str(home),
+            "TMPDIR": str(_made(home / "tmp")),
+            "KERNELEVOLVE_BUILD_DIR": str(_made(home / "build")),
+            "TORCH_EXTENSIONS_DIR": str(home / "extensions"),
+            "TRITON_CACHE_DIR": str(home / "triton"),
+            "TORCHINDUCTOR_CACHE_DIR": str(home / "inductor"),
+            **variables,
+        }
+        spawn = Spawn(
+            policy, self.target.device_type, self.threads, self.ceilings.cache_bytes, environment, place / "output.txt"
+        )
+        return ProgramSession(self.launcher.spawn(spawn), self.maker)
+
+    def _memory_bytes(self) -> int:
+        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return self.settings.memory_bytes or int(0.6 * machine)
+
+    @staticmethod
+    def clean(place: Path) -> None:
+        """Remove a worker's directory."""
+        shutil.rmtree(place, ignore_errors=True)
+
+    # -- baselines -------------------------------------------------------------------------------------------------
+
+    def _baseline(self, name: str, mode: str | None) -> Baseline:
+        program = ReferenceProgram(self.problem, mode)
+        return Baseline(name, program, self._open_baseline, self.lock.working, self.settings)
+
+    def start_baselines(self) -> Future[None]:
+        """Compile the baselines for the search workloads in the background."""
+
+        def prepare() -> None:
+            for workload in self.workloads(Role.SEARCH):
+                self.contestants(workload, self.book)
+
+        return self._pool.submit(prepare)
+
+    def contestants(self, workload: Workload, book: CaseBook, names: Sequence[str] | None = None) -> list[Contestant]:
+        """The baselines that can run a workload, ready to be timed. Waits for their compilation."""
+        found = []
+        for name, baseline in self._baselines.items():
+            if names is None or name in names:
+                try:
+                    found.append(
+                        baseline.contestant(workload, book, self.instance.parameter_names, self.instance.training)
+                    )
+                except BaselineUnavailable:
+                    continue
+        return found
+
+    def twin(self, name: str, workload: Workload, book: CaseBook) -> Contestant:
+        """The same baseline once more, in another process: what differs between the two is noise.
+
+        Raises BaselineUnavailable.
+        """
+        twin = self._twins[name].contestant(workload, book, self.instance.parameter_names, self.instance.training)
+        twin.name = f"{name} again"
+        return twin
+
+    def unavailable(self) -> dict[str, str]:
+        """Baselines that cannot run this problem, with the reason."""
+        return {name: baseline.failure for name, baseline in self._baselines.items() if baseline.failure is not None}
+
+    def baseline_seconds(self, workload: Workload) -> dict[str, float]:
+        """Seconds per call of each baseline that runs, by the main clock; measured on first use and then kept.
+
+        Must not be called while the device is held.
+        """
+        with self._measuring:
+            if workload.name not in self._baseline_seconds:
+                contestants = self.contestants(workload, self.book)
+                plan = self.settings.screen
+                session = TimingSession(
+                    plan, plan.seconds, self.clocks, lambda: self.book.variation(workload), random.Random()
+                )
+                with self.lock.timing():
+                    session.run(contestants)
+                self._baseline_seconds[workload.name] = {c.name: c.median(self.clocks[0]) for c in contestants}
+            return self._baseline_seconds[workload.name]
+
+    @property
+    def clocks(self) -> tuple[ClockName, ...]:
+        """The clocks of this device, the main one first."""
+        return tuple(self.maker.methods)
+
+    @property
+    def baseline_names(self) -> tuple[str, ...]:
+        """All baselines of this target, also unavailable ones."""
+        return tuple(self._baselines)
+
+    def close(self) -> None:
+        """End every process and remove the scratch directories."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self.launcher.close()
+        for baseline in (*self._baselines.values(), *self._twins.values()):
+            baseline.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def _made(path: Path) -> Path:
+    path.mkdir(parents=True, exist_ok=True)
+    return path

@@ -1,0 +1,93 @@
+"""CaseBook: the inputs on which programs are called. Secret, and never the same content twice for one worker.
+
+Two kinds. A *case* comes with its golden, is made once per workload and is used to compare outputs. A *variation* has
+no golden: it is a case whose floating inputs are rotated by a random distance, which keeps the distribution, costs a
+copy, and gives every position a new value, so that a program which remembers results by content has to compute.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import threading
+from typing import Any
+
+import torch
+
+from kernelevolve.judge.oracle import Case, Oracle
+from kernelevolve.problems import Workload
+from kernelevolve.problems.instance import Instance
+from kernelevolve.problems.outputs import flatten_outputs
+from kernelevolve.workers.layout import map_leaves
+from kernelevolve.workers.program import adopt_weights
+
+
+class CaseBook:
+    """Cases and variations of one problem. Thread-safe.
+
+    Candidates of one search share a book, because each is judged in a new worker that cannot know what another saw;
+    a promotion gets a book of its own.
+    """
+
+    def __init__(self, oracle: Oracle, instance: Instance, sets: int, seed: int | None) -> None:
+        self._oracle = oracle
+        self._instance = instance
+        self._sets = sets
+        self._rng: random.Random = random.Random(seed) if seed is not None else secrets.SystemRandom()
+        self._lock = threading.Lock()
+        self._cases: dict[str, tuple[Case, ...]] = {}
+        self._rigid: dict[str, bool] = {}
+
+    def cases(self, workload: Workload) -> tuple[Case, ...]:
+        """The input sets of a workload that have a golden. All have the same weights."""
+        with self._lock:
+            if workload.name not in self._cases:
+                weights_seed = self._secret()
+                made = [self._oracle.case(workload, self._secret(), weights_seed) for _ in range(self._sets)]
+                self._cases[workload.name] = tuple(made)
+            return self._cases[workload.name]
+
+    def variation(self, workload: Workload) -> tuple[Any, ...]:
+        """Inputs that no program has seen."""
+        case = self._rng.choice(self.cases(workload))
+        with self._lock:
+            if workload.name not in self._rigid:
+                self._rigid[workload.name] = self._is_rigid(case)
+        if self._rigid[workload.name]:
+            drawn: tuple[Any, ...] = self._instance.make_inputs(workload, self._secret())
+            return drawn
+        return self._rotated(case.inputs)
+
+    def _secret(self) -> int:
+        return self._rng.getrandbits(62)
+
+    def _rotated(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        def rotate(leaf: Any) -> Any:
+            if not isinstance(leaf, torch.Tensor) or not leaf.is_floating_point() or leaf.numel() < 2:
+                return leaf
+            moved = torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device=leaf.device)
+            moved.copy_(leaf.detach().roll(self._rng.randrange(1, leaf.numel())))
+            return moved.requires_grad_(leaf.requires_grad)
+
+        rotated = map_leaves(inputs, rotate)
+        assert isinstance(rotated, tuple)
+        return rotated
+
+    def _is_rigid(self, case: Case) -> bool:
+        """True if rotated inputs are not inputs of this problem: nothing to rotate, or the reference cannot take them.
+
+        A factorisation needs a positive definite matrix, say; such a problem gets newly drawn inputs every time.
+        """
+        tensors = [leaf for _, leaf in flatten_outputs(case.inputs) if isinstance(leaf, torch.Tensor)]
+        if not any(leaf.is_floating_point() and leaf.numel() > 1 for leaf in tensors):
+            return True
+        model = self._instance.make_model(0)
+        adopt_weights(model, case.weights, self._instance.device)
+        try:
+            with torch.no_grad():
+                result = model(*self._rotated(case.inputs))
+        except Exception:
+            return True
+        expected_finite = all(bool(torch.isfinite(e.golden).all()) for e in case.expected)
+        found = [leaf for _, leaf in flatten_outputs(result) if isinstance(leaf, torch.Tensor)]
+        return expected_finite and not all(bool(torch.isfinite(leaf).all()) for leaf in found)

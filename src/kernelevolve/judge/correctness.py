@@ -1,0 +1,150 @@
+"""Correctness of one candidate on one workload: two calls on different content, both outputs alive, both compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from kernelevolve.judge import integrity
+from kernelevolve.judge.comparison import StructureMismatch, compare
+from kernelevolve.judge.integrity import ReferenceEffects
+from kernelevolve.judge.oracle import Case
+from kernelevolve.judge.rejection import Rejected
+from kernelevolve.judge.session import Binding, Call, ProgramSession
+from kernelevolve.judge.verdict import OutputError, Stage, VerdictKind
+from kernelevolve.workers.layout import Layout, TensorSlot
+
+
+@dataclass(slots=True)
+class BoundCandidate:
+    """A candidate with one workload constructed and bound, and what its calls must look like."""
+
+    session: ProgramSession
+    instance: str
+    binding: Binding
+    effects: ReferenceEffects
+    device_type: str
+    run_seconds: float
+    pull_seconds: list[float]
+    """How long each handing over of an output took, by the judge's clock."""
+
+    def call(self, case: Case, timeout: float | None = None) -> Call:
+        """One call on a case."""
+        self.session.prepare(self.binding, case.inputs, timeout or self.run_seconds)
+        return self.session.call(self.instance, self.binding, timeout or self.run_seconds)
+
+    def settle(self, call: Call, case: Case, stage: Stage) -> dict[str, torch.Tensor]:
+        """Check the form of an output and its side effects, and take a copy of it. Raises Rejected."""
+        self._check_form(call, case, stage)
+        outputs = self._pull(call, case)
+        changed = integrity.changed_inputs(case.inputs, self.session.inputs_now(self.binding), self.effects.mutates)
+        if changed:
+            reason = f"the call changed input {', '.join(changed[:4])}, which the reference leaves as it is"
+            raise Rejected(VerdictKind.WRONG, Stage.INTEGRITY, reason)
+        return outputs
+
+    def _check_form(self, call: Call, case: Case, stage: Stage) -> None:
+        described = {output.path: output for output in self.session.describe(call, self.binding)}
+        for expected in case.expected:
+            found = described.get(expected.path)
+            if found is None:
+                raise Rejected(VerdictKind.WRONG, stage, f"there is no output {expected.path or '(the result)'}")
+            where = f"output {expected.path}"
+            if found.type != "torch.Tensor":
+                raise Rejected(VerdictKind.WRONG, stage, f"{where} is a {found.type}, not a torch.Tensor")
+            if found.shape != tuple(expected.shape):
+                reason = f"{where} has shape {list(found.shape)}, the reference's has {list(expected.shape)}"
+                raise Rejected(VerdictKind.WRONG, stage, reason)
+            if found.dtype != dtype_name(expected.dtype):
+                reason = f"{where} is {found.dtype}, the reference's is {dtype_name(expected.dtype)}"
+                raise Rejected(VerdictKind.WRONG, stage, reason)
+            if found.device != self.device_type:
+                raise Rejected(VerdictKind.WRONG, stage, f"{where} lies on {found.device}, not on {self.device_type}")
+            if found.aliases and expected.path not in self.effects.aliases:
+                reason = f"{where} shares memory with input {found.aliases[0]}, the reference's does not"
+                raise Rejected(VerdictKind.WRONG, Stage.INTEGRITY, reason)
+        extra = sorted(set(described) - {expected.path for expected in case.expected})
+        if extra:
+            raise Rejected(VerdictKind.WRONG, stage, f"there is an output {extra[0]} that the reference does not have")
+
+    def _pull(self, call: Call, case: Case) -> dict[str, torch.Tensor]:
+        outputs, seconds = self.session.pull(call, output_slots(case), self.run_seconds)
+        self.pull_seconds.append(seconds)
+        return outputs
+
+    def check_pair(self, first: Case, second: Case, timeout: float) -> tuple[OutputError, ...]:
+        """Two calls on different content, with both outputs alive; the first may build. Raises Rejected."""
+        one = self.call(first, timeout)
+        early = self.settle(one, first, Stage.SMOKE)
+        errors = self.compare(first, early)
+        two = self.call(second)
+        errors += self.compare(second, self.settle(two, second, Stage.CORRECTNESS))
+        late = self._pull(one, first)
+        for path in early.keys() - self.effects.aliases:
+            if not integrity.same_bytes(early[path], late[path]):
+                reason = f"output {path} of one call was overwritten by the next call, or by writing to its inputs"
+                raise Rejected(VerdictKind.WRONG, Stage.INTEGRITY, reason)
+        self.session.forget(one)
+        self.session.forget(two)
+        return errors
+
+    def check_once(
+        self, case: Case, timeout: float | None = None, stage: Stage = Stage.CORRECTNESS
+    ) -> tuple[OutputError, ...]:
+        """One call whose output is compared. Raises Rejected."""
+        call = self.call(case, timeout)
+        errors = self.compare(case, self.settle(call, case, stage), stage)
+        self.session.forget(call)
+        return errors
+
+    def compare(
+        self, case: Case, outputs: dict[str, torch.Tensor], stage: Stage = Stage.CORRECTNESS
+    ) -> tuple[OutputError, ...]:
+        """The errors of an output; Rejected if one is over its limit."""
+        try:
+            errors = tuple(compare(case, outputs))
+        except StructureMismatch as mismatch:
+            raise Rejected(VerdictKind.WRONG, stage, str(mismatch)) from None
+        failed = [error for error in errors if not error.passed]
+        if failed:
+            raise Rejected(VerdictKind.WRONG, stage, describe_error(failed[0]), "", errors)
+        return errors
+
+
+def describe_error(error: OutputError) -> str:
+    """One sentence on an output that is too far from the golden."""
+    if error.rms <= error.rms_limit:
+        what = f"its largest error is {error.max:.3g}, {error.max_limit:.3g} is allowed"
+    else:
+        what = f"its rms error is {error.rms:.3g}, {error.rms_limit:.3g} is allowed"
+    where = ""
+    if error.first_index is not None:
+        where = f"; at {list(error.first_index)} it is {error.first_got}, expected {error.first_expected}"
+    return f"output {error.output} is wrong on workload {error.workload}: {what}{where}"
+
+
+def dtype_name(dtype: torch.dtype | str) -> str:
+    """'float32' for torch.float32."""
+    return str(dtype).removeprefix("torch.")
+
+
+def output_slots(case: Case) -> dict[str, TensorSlot]:
+    """Dense places for the outputs of a case."""
+    layout = Layout()
+    return {e.path: layout.reserve(tuple(e.shape), getattr(torch, dtype_name(e.dtype))) for e in case.expected}
+
+
+def worst(errors: Sequence[OutputError]) -> tuple[OutputError, ...]:
+    """For every output of every workload the error that comes closest to its limit."""
+    found: dict[tuple[str, str], OutputError] = {}
+    for error in errors:
+        key = (error.workload, error.output)
+        if key not in found or _closeness(error) > _closeness(found[key]):
+            found[key] = error
+    return tuple(found.values())
+
+
+def _closeness(error: OutputError) -> float:
+    return max(error.rms / max(error.rms_limit, 1e-300), error.max / max(error.max_limit, 1e-300))

@@ -1,0 +1,57 @@
+"""Who may use the device: many may build and run side by side, but whoever takes time is alone."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class DeviceLock:
+    """Readers (work that disturbs timing) and one writer (timing) on one device.
+
+    A waiting timing holds back new work, so that it is not starved. Between processes a lock file keeps two judges
+    from timing at once; work of another process is not held back.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._condition = threading.Condition()
+        self._working = 0
+        self._waiting = 0
+        self._timing = False
+        name = "".join(c if c.isalnum() else "-" for c in device)
+        self._path = Path(tempfile.gettempdir(), f"kernelevolve-{os.getuid()}-{name}.lock")
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Hold while building or running anything that shares the device's resources with a timed call."""
+        with self._condition:
+            self._condition.wait_for(lambda: not self._timing and not self._waiting)
+            self._working += 1
+        try:
+            yield
+        finally:
+            with self._condition:
+                self._working -= 1
+                self._condition.notify_all()
+
+    @contextmanager
+    def timing(self) -> Iterator[None]:
+        """Hold while timing; waits until nobody works."""
+        with self._condition:
+            self._waiting += 1
+            self._condition.wait_for(lambda: not self._timing and not self._working)
+            self._waiting -= 1
+            self._timing = True
+        try:
+            with self._path.open("w") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                yield
+        finally:
+            with self._condition:
+                self._timing = False
+                self._condition.notify_all()

@@ -1,0 +1,283 @@
+"""Evaluation: the stages that one candidate passes, from its text to its times."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+
+from kernelevolve.candidates import Candidate
+from kernelevolve.judge import integrity
+from kernelevolve.judge.baselines import BaselineUnavailable
+from kernelevolve.judge.bench import Bench
+from kernelevolve.judge.cases import CaseBook
+from kernelevolve.judge.correctness import BoundCandidate, output_slots, worst
+from kernelevolve.judge.measurement import CANDIDATE, assemble
+from kernelevolve.judge.oracle import Case
+from kernelevolve.judge.physics import with_time
+from kernelevolve.judge.rejection import Rejected, rejection
+from kernelevolve.judge.session import ProgramSession
+from kernelevolve.judge.settings import TimingPlan
+from kernelevolve.judge.static import check_text, read_notes
+from kernelevolve.judge.timing import BaselineLost, Contestant, TimingSession
+from kernelevolve.judge.verdict import Effort, OutputError, Roofline, Samples, Stage, Verdict, VerdictKind
+from kernelevolve.problems import Role, Workload
+from kernelevolve.workers.handle import WorkerFailure
+from kernelevolve.workers.messages import CandidateProgram
+from kernelevolve.workers.wire import WireViolation
+
+_ARTIFACTS = frozenset({".so", ".cubin", ".ptx", ".hsaco"})
+_ARTIFACT_LIMIT = 64 << 20
+_ATTEMPTS = 2
+"""Whatever rests on clocks must be seen this often before it is held against a candidate."""
+
+
+@dataclass(slots=True)
+class Evaluation:
+    """One candidate at one effort, in one worker. ``run`` is called once."""
+
+    bench: Bench
+    candidate: Candidate
+    effort: Effort
+    best: dict[str, float]
+    """Workload -> least seconds of any correct candidate so far."""
+    rng: random.Random
+    stage: Stage = Stage.STATIC
+    artifact_key: str | None = None
+    seconds_building: float = 0.0
+    seconds_running: float = 0.0
+    _errors: list[OutputError] = field(default_factory=list)
+
+    def run(self) -> Verdict:
+        """The verdict. Raises only for failures of the judge itself."""
+        start = perf_counter()
+        try:
+            verdict = self._pass_stages()
+        except Rejected as rejected:
+            verdict = self._verdict(
+                kind=rejected.kind,
+                stage=rejected.stage,
+                reason=rejected.reason,
+                detail=rejected.detail,
+                errors=worst((*self._errors, *rejected.errors)),
+            )
+        return verdict.model_copy(update={"seconds_total": perf_counter() - start})
+
+    def _verdict(self, **fields: object) -> Verdict:
+        return Verdict.model_validate(
+            {
+                "candidate_id": self.candidate.id,
+                "effort": self.effort,
+                "artifact_key": self.artifact_key,
+                "seconds_building": self.seconds_building,
+                "seconds_running": self.seconds_running,
+                **fields,
+            }
+        )
+
+    def _pass_stages(self) -> Verdict:
+        source = check_text(self.candidate)
+        self.stage = Stage.BUILD
+        session, place = self.bench.open_candidate()
+        try:
+            return self._in_worker(session, source, place)
+        except (WorkerFailure, WireViolation) as failure:
+            raise rejection(failure, self.stage, session.handle.output()) from None
+        finally:
+            session.close()
+            self.bench.clean(place)
+
+    def _in_worker(self, session: ProgramSession, source: str, place: Path) -> Verdict:
+        promotion = self.effort is Effort.PROMOTION
+        book = self.bench.fresh_book() if promotion else self.bench.book
+        timed = self.bench.workloads(*((Role.SEARCH, Role.HELD_OUT) if promotion else (Role.SEARCH,)))
+        with self.bench.building():
+            start = perf_counter()
+            session.load(CandidateProgram(source), self.bench.settings.compile_seconds)
+            self.seconds_building += perf_counter() - start
+        bound = {workload.name: self._settle(session, workload, book) for workload in timed}
+        if promotion:
+            for workload in self.bench.workloads(Role.STRESS):
+                self._settle(session, workload, book)
+        self.artifact_key = _artifact_key(place)
+        self.stage = Stage.PROMOTION if promotion else Stage.TIMING
+        samples, rooflines, twins = self._time(timed, bound, book)
+        missing = self.bench.unavailable()
+        return self._verdict(
+            kind=VerdictKind.CORRECT,
+            stage=self.stage,
+            errors=worst(self._errors),
+            measurement=assemble(self.bench, samples, twins, self.rng),
+            rooflines=rooflines,
+            notes=(
+                *read_notes(self.candidate.source),
+                *(f"the baseline {name} could not run: {reason}" for name, reason in missing.items()),
+            ),
+        )
+
+    # -- correctness and integrity ---------------------------------------------------------------------------------
+
+    def _settle(self, session: ProgramSession, workload: Workload, book: CaseBook) -> BoundCandidate:
+        """Construct the candidate for a workload and settle whether it is right there."""
+        with self.bench.lock.working():
+            cases, effects = book.cases(workload), self.bench.effects(workload, book)
+        settings = self.bench.settings
+        case, name, training = cases[0], workload.name, self.bench.instance.training
+        self.stage = Stage.BUILD
+        start = perf_counter()
+        with self.bench.building():
+            repacked = session.construct(
+                name,
+                case.init_inputs,
+                case.weights,
+                self.bench.instance.parameter_names,
+                training,
+                settings.compile_seconds,
+            )
+        binding = session.bind(name, case.inputs)
+        self.seconds_building += perf_counter() - start
+        bound = BoundCandidate(session, name, binding, effects, self.bench.target.device_type, settings.run_seconds, [])
+        self.stage = Stage.SMOKE
+        first_call = settings.compile_seconds + settings.run_seconds  # Just-in-time compilers work in the first call.
+        with self.bench.lock.working():
+            start = perf_counter()
+            if self.effort is Effort.TUNE:
+                self._errors += bound.check_once(case, first_call, Stage.SMOKE)
+            else:
+                self._errors += bound.check_pair(case, cases[1], first_call)
+                self.stage = Stage.INTEGRITY
+                if not repacked and not training:
+                    self._check_weights(bound, case)
+            self.seconds_running += perf_counter() - start
+        return bound
+
+    def _check_weights(self, bound: BoundCandidate, case: Case) -> None:
+        state = bound.session.read_state(bound.instance, case.weights, bound.run_seconds)
+        changed = integrity.changed_weights(case.weights, state)
+        if changed:
+            raise Rejected(VerdictKind.WRONG, Stage.INTEGRITY, f"a call changed the weight {changed[0]}")
+
+    # -- timing ----------------------------------------------------------------------------------------------------
+
+    def _time(
+        self, workloads: Sequence[Workload], bound: dict[str, BoundCandidate], book: CaseBook
+    ) -> tuple[list[Samples], tuple[Roofline, ...], dict[str, str]]:
+        """Samples of all workloads, rooflines with the candidate's time, and the names of second runs of baselines."""
+        samples: list[Samples] = []
+        rooflines: list[Roofline] = []
+        twins: dict[str, str] = {}
+        floors = self.bench.rooflines(workloads)
+        plan = getattr(self.bench.settings, self.effort.value)
+        for workload in workloads:
+            timed = self._time_workload(
+                workload, bound[workload.name], book, plan, len(workloads), floors[workload.name]
+            )
+            for contestant in timed:
+                samples += contestant.samples(workload.name, self.bench.maker.methods)
+                if contestant.name.endswith(" again"):
+                    twins[contestant.name] = contestant.name.removesuffix(" again")
+            seconds = next(c for c in timed if c.name == CANDIDATE).median(self.bench.clocks[0])
+            rooflines.append(with_time(floors[workload.name], seconds))
+            self.best[workload.name] = min(seconds, self.best.get(workload.name, seconds))
+        return samples, tuple(rooflines), twins
+
+    def _time_workload(
+        self,
+        workload: Workload,
+        bound: BoundCandidate,
+        book: CaseBook,
+        plan: TimingPlan,
+        shares: int,
+        roofline: Roofline,
+    ) -> list[Contestant]:
+        suspicion = None
+        for _ in range(_ATTEMPTS):
+            others = self._others(workload, book)
+            candidate = Contestant(
+                CANDIDATE, bound.session, bound.instance, bound.binding, bound.run_seconds, trusted=False
+            )
+            best = self.best.get(workload.name)
+            session = TimingSession(
+                plan=plan,
+                seconds=plan.seconds / shares,
+                clocks=self.bench.clocks,
+                fresh=lambda: book.variation(workload),
+                rng=self.rng,
+                check=self._checks(bound, book.cases(workload)).__next__,
+                check_rate=self.bench.settings.check_rate,
+                abandon_above=best * plan.abandon if best is not None and plan.abandon is not None else None,
+            )
+            with self.bench.lock.timing():
+                start = perf_counter()
+                session.run([candidate, *others])
+                suspicion = self._suspicion(candidate, others, bound, workload, book, roofline)
+                self.seconds_running += perf_counter() - start
+            if suspicion is None:
+                return [candidate, *others]
+        assert suspicion is not None
+        raise Rejected(VerdictKind.CHEAT, self.stage, f"on workload {workload.name}: {suspicion}")
+
+    def _others(self, workload: Workload, book: CaseBook) -> list[Contestant]:
+        """The baselines to time beside the candidate."""
+        if self.effort is Effort.SCREEN:
+            return self.bench.contestants(workload, book)
+        known = self.bench.baseline_seconds(workload)
+        fastest = min(known, key=known.__getitem__, default=None)
+        if self.effort is Effort.TUNE:
+            return self.bench.contestants(workload, book, [fastest] if fastest is not None else [])
+        others = self.bench.contestants(workload, book)
+        if fastest is not None:
+            try:
+                others.append(self.bench.twin(fastest, workload, book))
+            except BaselineUnavailable as reason:
+                raise BaselineLost(f"the second run of {fastest} failed: {reason}") from None
+        return others
+
+    def _checks(self, bound: BoundCandidate, cases: Sequence[Case]) -> Iterator[None]:
+        """Each step calls the candidate on inputs with a golden and compares; first those that it has not seen."""
+        seen = 1 if self.effort is Effort.TUNE else 2
+        unseen = list(cases[seen:])
+        self.rng.shuffle(unseen)
+        for case in itertools.chain(unseen, iter(lambda: self.rng.choice(cases), None)):
+            self._errors += bound.check_once(case, stage=self.stage)
+            yield
+
+    def _suspicion(
+        self,
+        candidate: Contestant,
+        others: Sequence[Contestant],
+        bound: BoundCandidate,
+        workload: Workload,
+        book: CaseBook,
+        roofline: Roofline,
+    ) -> str | None:
+        """What speaks against the times, or None. Holds the device."""
+        clock = self.bench.clocks[0]
+        baselines = [contestant.median(clock) for contestant in others]
+        reason = integrity.below_floor(candidate.median(clock), baselines, roofline.floor_seconds)
+        if reason is not None or self.effort is Effort.TUNE:
+            return reason
+        repeats = integrity.burst_repeats(candidate.median("wall"))
+        bursts = [candidate.call(book.variation(workload), repeats=repeats) for _ in range(3)]
+        cold = [seconds for block in candidate.blocks["wall"] for seconds in block]
+        reason = integrity.clock_disagreement(bursts) or integrity.cold_below_warm(cold, bursts, repeats)
+        if reason is not None or not others:
+            return reason
+        fastest = min(others, key=lambda contestant: contestant.median(clock))
+        case = book.cases(workload)[0]
+        pulls = [
+            fastest.session.pull(fastest.call(case.inputs), output_slots(case), fastest.run_seconds)[1]
+            for _ in range(2)
+        ]
+        return integrity.late_work(bound.pull_seconds, pulls, fastest.median("wall"))
+
+
+def _artifact_key(place: Path) -> str | None:
+    """Hash over everything that the candidate's compilers left, in an order that does not depend on names."""
+    built = (p for p in place.rglob("*") if p.suffix in _ARTIFACTS and p.is_file() and not p.is_symlink())
+    digests = sorted(hashlib.sha256(p.read_bytes()).hexdigest() for p in built if p.stat().st_size <= _ARTIFACT_LIMIT)
+    return hashlib.sha256("".join(digests).encode()).hexdigest() if digests else None

@@ -1,0 +1,130 @@
+"""Integrity: what a right answer does not excuse. Inputs changed, memory shared, weights moved, clocks that differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import torch
+
+from kernelevolve.judge.session import Call
+from kernelevolve.problems.outputs import flatten_outputs
+from kernelevolve.workers.layout import map_leaves
+
+CLOCK_SHARE = 0.15
+"""Share of a long exchange by which the judge's clock may exceed the worker's."""
+CLOCK_SLACK_SECONDS = 1e-3
+"""What a hand-shake may cost on a busy machine."""
+COLD_WARM_RATIO = 0.6
+"""A call with cold caches takes at least this part of a call with warm ones, whatever is measured."""
+LATE_SLACK_SECONDS = 1e-3
+FLOOR_SHARE = 0.95
+"""Part of the roofline floor below which no honest program runs; the rest is the error of the ceilings."""
+BURST_SECONDS = 0.01
+"""Least length of an exchange that is long against its hand-shake."""
+
+
+def burst_repeats(seconds: float) -> int:
+    """How many calls of this length make a burst."""
+    return max(1, min(1000, math.ceil(BURST_SECONDS / max(seconds, 1e-7))))
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceEffects:
+    """What the reference does besides returning; a candidate may do the same and nothing more."""
+
+    aliases: frozenset[str] = frozenset()
+    """Paths of outputs that use the memory of an input."""
+    mutates: frozenset[str] = frozenset()
+    """Paths of inputs that are changed."""
+
+
+def reference_effects(model: torch.nn.Module, inputs: tuple[Any, ...]) -> ReferenceEffects:
+    """Call the reference once, on a copy of the inputs, and see what it does to them."""
+    copies = map_leaves(inputs, lambda leaf: leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf)
+    with torch.no_grad():
+        outputs = model(*copies)
+    storages = {
+        leaf.untyped_storage().data_ptr() for _, leaf in flatten_outputs(copies) if isinstance(leaf, torch.Tensor)
+    }
+    aliases = frozenset(
+        path
+        for path, leaf in flatten_outputs(outputs)
+        if isinstance(leaf, torch.Tensor) and leaf.untyped_storage().data_ptr() in storages
+    )
+    return ReferenceEffects(aliases, frozenset(changed_inputs(inputs, copies, frozenset())))
+
+
+def changed_inputs(before: tuple[Any, ...], now: tuple[Any, ...], allowed: frozenset[str]) -> list[str]:
+    """Paths of inputs whose bytes are no longer what the judge wrote."""
+    changed = []
+    for (path, old), (_, new) in zip(flatten_outputs(before), flatten_outputs(now), strict=True):
+        if isinstance(old, torch.Tensor) and path not in allowed and not same_bytes(old, new):
+            changed.append(path)
+    return changed
+
+
+def changed_weights(before: Mapping[str, torch.Tensor], now: Mapping[str, torch.Tensor]) -> list[str]:
+    """Names of weights whose bytes changed."""
+    return [name for name, old in before.items() if not same_bytes(old, now[name])]
+
+
+def same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """True if two tensors of equal dtype and shape hold the same bits (NaN equals itself)."""
+    a, b = a.detach(), b.detach()
+    if torch.equal(a, b):
+        return True
+    return a.is_floating_point() and torch.equal(_bits(a), _bits(b))
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
+def clock_disagreement(bursts: Sequence[Call]) -> str | None:
+    """What is wrong with a worker's clock by its long exchanges, or None.
+
+    The judge's reading contains the worker's and one hand-shake, so over a long exchange the two agree. The best of
+    several bursts counts: noise lengthens some exchanges, a false clock shortens every reading.
+    """
+    best = min(bursts, key=lambda call: call.outer - call.wall)
+    excess = best.outer - best.wall
+    if excess > CLOCK_SLACK_SECONDS + CLOCK_SHARE * best.outer:
+        return f"the worker's clock says {best.wall * 1e3:.3f} ms where the judge's says {best.outer * 1e3:.3f} ms"
+    if best.device is not None and best.wall - best.device > CLOCK_SLACK_SECONDS + CLOCK_SHARE * best.wall:
+        return f"the device is said to have worked {best.device * 1e3:.3f} ms of {best.wall * 1e3:.3f} ms"
+    return None
+
+
+def cold_below_warm(cold: Sequence[float], bursts: Sequence[Call], repeats: int) -> str | None:
+    """Whether single calls are faster than the judge's own clock allows by the same calls made in one go, or None."""
+    warm = min(call.outer for call in bursts) / repeats
+    single = median(cold)
+    if single < COLD_WARM_RATIO * (warm - CLOCK_SLACK_SECONDS / repeats):
+        return (
+            f"a single call is said to take {single * 1e6:.1f} us, one of {repeats} in a row takes {warm * 1e6:.1f} us"
+        )
+    return None
+
+
+def late_work(pulls: Sequence[float], baseline_pulls: Sequence[float], baseline_seconds: float) -> str | None:
+    """Whether handing over the output takes so long that work must have been left for it, or None."""
+    least, usual = min(pulls), max(baseline_pulls)
+    if least - usual > max(LATE_SLACK_SECONDS, baseline_seconds / 2):
+        return f"handing over the output took {least * 1e3:.2f} ms, a baseline's takes {usual * 1e3:.2f} ms"
+    return None
+
+
+def below_floor(seconds: float, baselines: Sequence[float], floor: float) -> str | None:
+    """Whether a time is faster than the physics of the device allow, or None.
+
+    A floor that a baseline passes too is a wrong floor (the ceilings were measured on a busy machine, say).
+    """
+    if seconds >= FLOOR_SHARE * floor or any(baseline < FLOOR_SHARE * floor for baseline in baselines):
+        return None
+    return (
+        f"{seconds * 1e6:.2f} us is less than this device needs to move the data or do the sums, {floor * 1e6:.2f} us"
+    )

@@ -1,0 +1,80 @@
+"""LocalJudge: judges candidates of one problem with the device of this machine."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import traceback
+from math import prod
+from pathlib import Path
+
+from kernelevolve.candidates import Candidate
+from kernelevolve.errors import KernelEvolveError
+from kernelevolve.judge.bench import Bench
+from kernelevolve.judge.evaluation import Evaluation
+from kernelevolve.judge.settings import JudgeSettings
+from kernelevolve.judge.verdict import Effort, Verdict, VerdictKind
+from kernelevolve.problems import Problem, Role
+from kernelevolve.targets import Target
+
+_ATTEMPTS = 2
+"""An evaluation that failed through no fault of the candidate is repeated once."""
+
+
+class LocalJudge:
+    """Implements ``judge.protocol.Judge``.
+
+    ``workspace`` holds scratch directories and the compile cache of the baselines. Raises KernelEvolveError if the
+    problem cannot be loaded or the target cannot be measured; afterwards ``evaluate`` never raises.
+    """
+
+    def __init__(
+        self, problem: Problem, target: Target, *, workspace: Path, settings: JudgeSettings | None = None
+    ) -> None:
+        self.settings = settings or JudgeSettings()
+        self._bench = Bench(problem, target, workspace, self.settings)
+        self._best: dict[str, float] = {}
+        self._preparing = self._bench.start_baselines()
+
+    def evaluate(self, candidate: Candidate, effort: Effort = Effort.SCREEN) -> Verdict:
+        """The verdict on one candidate. May be called from several threads."""
+        verdict = self._attempt(candidate, effort)
+        for _ in range(_ATTEMPTS - 1):
+            if verdict.kind is not VerdictKind.INFRASTRUCTURE:
+                break
+            verdict = self._attempt(candidate, effort)
+        return verdict
+
+    def _attempt(self, candidate: Candidate, effort: Effort) -> Verdict:
+        seed = self.settings.seed
+        rng = random.Random(secrets.randbits(64) if seed is None else seed)
+        evaluation = Evaluation(self._bench, candidate, effort, self._best, rng)
+        try:
+            return evaluation.run()
+        except Exception as error:
+            sentence = error.sentence if isinstance(error, KernelEvolveError) else f"{type(error).__name__}: {error}"
+            return Verdict(
+                candidate_id=candidate.id,
+                kind=VerdictKind.INFRASTRUCTURE,
+                stage=evaluation.stage,
+                effort=effort,
+                reason=" ".join(sentence.split())[:500],
+                detail=traceback.format_exc(limit=-8),
+            )
+
+    def baselines(self) -> dict[str, float | None]:
+        """Seconds per call of each named baseline, geometric mean over the search workloads; None if it cannot run."""
+        timed = [self._bench.baseline_seconds(workload) for workload in self._bench.workloads(Role.SEARCH)]
+        found: dict[str, float | None] = {}
+        for name in self._bench.baseline_names:
+            seconds = [times[name] for times in timed if name in times]
+            found[name] = prod(seconds) ** (1 / len(seconds)) if timed and len(seconds) == len(timed) else None
+        return found
+
+    def unavailable_baselines(self) -> dict[str, str]:
+        """Baselines that cannot run this problem, with the reason."""
+        return self._bench.unavailable()
+
+    def close(self) -> None:
+        """End all worker processes."""
+        self._bench.close()

@@ -1,0 +1,203 @@
+"""ProgramSession: one program in one worker, driven by the judge, with the memory that the two share."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from kernelevolve.workers import messages
+from kernelevolve.workers.device import Arena, ArenaMaker
+from kernelevolve.workers.handle import ProgramRaised, WorkerFailure, WorkerHandle
+from kernelevolve.workers.layout import Layout, TensorSlot, map_leaves, materialise, same_leaves, write_all
+from kernelevolve.workers.messages import ClockName, OutputDescription
+
+_SHARING_SECONDS = 30.0
+
+
+@dataclass(slots=True)
+class Binding:
+    """The inputs of a program: places in an arena whose contents the judge replaces between calls."""
+
+    name: str
+    slots: Any
+    arena: Arena
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What is known of a finished call (or of ``repeats`` calls in one go), in seconds."""
+
+    keep: str
+    """Name under which the worker keeps the output."""
+    wall: float
+    """By the worker's clock."""
+    device: float | None
+    outer: float
+    """By the judge's clock, hand-shake included."""
+
+    def seconds(self, clock: ClockName) -> float:
+        """The worker's reading of one clock."""
+        if clock == "wall":
+            return self.wall
+        assert self.device is not None
+        return self.device
+
+
+class ProgramSession:
+    """Requests in the judge's terms. Everything may raise WorkerFailure or WireViolation."""
+
+    def __init__(self, handle: WorkerHandle, maker: ArenaMaker) -> None:
+        self.handle = handle
+        self._maker = maker
+        self._arenas: dict[str, Arena] = {}
+        self._stale: list[str] = []
+        self._outputs: dict[tuple[tuple[str, TensorSlot], ...], Arena] = {}
+
+    def load(self, program: messages.Program, timeout: float) -> None:
+        """Import the program's module."""
+        self.handle.ask(messages.Load(program), timeout)
+
+    def construct(
+        self,
+        instance: str,
+        init_inputs: tuple[Any, ...],
+        weights: Mapping[str, torch.Tensor],
+        parameters: frozenset[str],
+        training: bool,
+        timeout: float,
+    ) -> bool:
+        """Make an instance with these weights; True if the program repacked them."""
+        layout = Layout()
+        weight_slots = {name: layout.place(tensor.detach()) for name, tensor in weights.items()}
+        init_slots = layout.place_all(init_inputs)
+        arena = self._share(layout.bytes)
+        write_all(weight_slots, dict(weights), arena.memory)
+        write_all(init_slots, init_inputs, arena.memory)
+        arena.settle()
+        request = messages.Construct(instance, init_slots, weight_slots, parameters, arena.handle.name, training)
+        reply = self.handle.ask(request, timeout).reply
+        self._unshare(arena)
+        assert isinstance(reply, messages.Constructed)
+        return reply.repacked
+
+    def bind(self, name: str, inputs: tuple[Any, ...]) -> Binding:
+        """Places for inputs like these; their contents are written by ``prepare``."""
+        layout = Layout()
+        slots = layout.place_all(inputs)
+        arena = self._share(layout.bytes)
+        self.handle.ask(messages.Bind(name, slots, arena.handle.name), _SHARING_SECONDS)
+        return Binding(name, slots, arena)
+
+    def prepare(self, binding: Binding, inputs: tuple[Any, ...], timeout: float) -> None:
+        """Put new contents at the same addresses and have the worker evict its caches."""
+        self._fit(binding, inputs)
+        write_all(binding.slots, inputs, binding.arena.memory)
+        binding.arena.settle()
+        self.handle.ask(messages.Prepare(binding.name, tuple(self._stale)), timeout)
+        self._stale.clear()
+
+    def _fit(self, binding: Binding, inputs: tuple[Any, ...]) -> None:
+        """Bind anew if shapes or plain values differ from one input set to the next, as ragged inputs may."""
+        layout = Layout()
+        slots = layout.place_all(inputs)
+        if same_leaves(slots, binding.slots):
+            return
+        if layout.bytes > binding.arena.handle.size:
+            self._unshare(binding.arena)
+            binding.arena = self._share(layout.bytes)
+        binding.slots = slots
+        self.handle.ask(messages.Bind(binding.name, slots, binding.arena.handle.name), _SHARING_SECONDS)
+
+    def call(
+        self, instance: str, binding: Binding, timeout: float, clock: ClockName = "wall", repeats: int = 1
+    ) -> Call:
+        """Call the instance on what the binding holds now. The output is kept until ``forget``."""
+        keep = secrets.token_hex(6)
+        exchange = self.handle.ask(messages.Run(instance, binding.name, keep, clock, repeats), timeout)
+        ran = exchange.reply
+        assert isinstance(ran, messages.Ran)
+        return Call(keep, ran.wall, ran.device, exchange.seconds)
+
+    def describe(self, call: Call, binding: Binding) -> tuple[OutputDescription, ...]:
+        """What the output of a call is made of, as the worker reports it."""
+        reply = self.handle.ask(messages.Describe(call.keep, binding.name), _SHARING_SECONDS).reply
+        assert isinstance(reply, messages.Described)
+        return reply.outputs
+
+    def pull(self, call: Call, slots: dict[str, TensorSlot], timeout: float) -> tuple[dict[str, torch.Tensor], float]:
+        """Private copies of an output's tensors by path, and the seconds that the worker took to hand them over.
+
+        The shapes and dtypes are those of the slots. Whatever the worker does not write reads as NaN.
+        """
+        arena = self._output_arena(slots)
+        arena.memory.fill_(0xFF)
+        arena.settle()
+        start = perf_counter()
+        self.handle.ask(messages.Pull(call.keep, slots, arena.handle.name), timeout)
+        seconds = perf_counter() - start
+        return {path: self._copy(slot, arena) for path, slot in slots.items()}, seconds
+
+    def read_state(self, instance: str, weights: Mapping[str, torch.Tensor], timeout: float) -> dict[str, torch.Tensor]:
+        """Private copies of the state dict of an instance."""
+        layout = Layout()
+        slots = {name: layout.place(tensor.detach()) for name, tensor in weights.items()}
+        arena = self._share(layout.bytes)
+        self.handle.ask(messages.ReadState(instance, slots, arena.handle.name), timeout)
+        state = {name: self._copy(slot, arena) for name, slot in slots.items()}
+        self._unshare(arena)
+        return state
+
+    def inputs_now(self, binding: Binding) -> Any:
+        """The inputs as they are in the worker at this moment (views; copy what must last)."""
+        tensors = materialise(binding.slots, binding.arena.memory)
+        return map_leaves(tensors, lambda leaf: leaf.to(self._maker.torch_device) if torch.is_tensor(leaf) else leaf)
+
+    def forget(self, call: Call) -> None:
+        """Let the worker drop an output before its next call."""
+        self._stale.append(call.keep)
+
+    def close(self) -> None:
+        """End the worker and free the shared memory."""
+        self.handle.kill()
+        for arena in self._arenas.values():
+            arena.close()
+        self._arenas.clear()
+
+    def _copy(self, slot: TensorSlot, arena: Arena) -> torch.Tensor:
+        return slot.view(arena.memory).to(self._maker.torch_device, copy=True)
+
+    def _output_arena(self, slots: dict[str, TensorSlot]) -> Arena:
+        key = tuple(slots.items())
+        if key not in self._outputs:
+            size = max((slot.offset + slot.extent for slot in slots.values()), default=0)
+            self._outputs[key] = self._share(size)
+        return self._outputs[key]
+
+    def _share(self, size: int) -> Arena:
+        while True:
+            arena = self._maker.make(size)
+            try:
+                self.handle.ask(messages.Share(arena.handle), _SHARING_SECONDS, arena.descriptors)
+            except ProgramRaised:
+                arena.close()
+                # No program has a part in this request: the two sides cannot share memory in this way.
+                if not self._maker.fall_back():
+                    raise
+            except WorkerFailure:
+                arena.close()
+                raise
+            else:
+                self._arenas[arena.handle.name] = arena
+                return arena
+
+    def _unshare(self, arena: Arena) -> None:
+        with contextlib.suppress(KeyError):
+            del self._arenas[arena.handle.name]
+        self.handle.ask(messages.Unshare((arena.handle.name,)), _SHARING_SECONDS)
+        arena.close()

@@ -1,0 +1,126 @@
+"""Interleaved timing: programs called in turn, in blocks, on content that none has seen.
+
+Within a block every program is called side by side with the others, in random order, so that what the machine does
+meanwhile (clock, heat, neighbours) falls on all of them; the statistics pair samples by block.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+from kernelevolve.judge.session import Binding, Call, ProgramSession
+from kernelevolve.judge.settings import TimingPlan
+from kernelevolve.judge.verdict import Clock, Samples
+from kernelevolve.workers.handle import WorkerFailure
+from kernelevolve.workers.messages import ClockName
+
+Inputs = tuple[Any, ...]
+
+
+class BaselineLost(Exception):
+    """A baseline's worker failed while it was being timed; it says nothing about the candidate."""
+
+
+@dataclass(slots=True)
+class Contestant:
+    """One program with one workload bound, and the times taken of it."""
+
+    name: str
+    session: ProgramSession
+    instance: str
+    binding: Binding
+    run_seconds: float
+    """Deadline of one request."""
+    trusted: bool = True
+    """True for a baseline, whose failure is the judge's trouble."""
+    cost: float = math.inf
+    """Seconds of the judge's time for one sample, the least so far."""
+    blocks: dict[ClockName, list[tuple[float, ...]]] = field(default_factory=dict)
+
+    def call(self, inputs: Inputs, clock: ClockName = "wall", repeats: int = 1) -> Call:
+        """Put the inputs in place, flush the caches, call."""
+        start = perf_counter()
+        try:
+            self.session.prepare(self.binding, inputs, self.run_seconds)
+            call = self.session.call(self.instance, self.binding, self.run_seconds, clock, repeats)
+        except WorkerFailure as failure:
+            if not self.trusted:
+                raise
+            raise BaselineLost(f"the baseline {self.name} failed while it was timed: {failure}") from None
+        self.session.forget(call)
+        self.cost = min(self.cost, perf_counter() - start)
+        return call
+
+    def median(self, clock: ClockName) -> float:
+        """Median seconds so far."""
+        return median(median(block) for block in self.blocks[clock])
+
+    def samples(self, workload: str, methods: Mapping[ClockName, str]) -> list[Samples]:
+        """Everything taken, one record a clock."""
+        return [
+            Samples(
+                program=self.name, workload=workload, clock=Clock(clock), method=methods[clock], blocks=tuple(blocks)
+            )
+            for clock, blocks in self.blocks.items()
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class TimingSession:
+    """How one workload is timed."""
+
+    plan: TimingPlan
+    seconds: float
+    """This workload's share of the plan's time."""
+    clocks: tuple[ClockName, ...]
+    fresh: Callable[[], Inputs]
+    """Inputs that no program has seen."""
+    rng: random.Random
+    check: Callable[[], None] | None = None
+    """One more call of the candidate on inputs with a golden, whose output is compared; raises if it is wrong."""
+    check_rate: float = 0.0
+    abandon_above: float | None = None
+    """Seconds per call by the first clock above which the candidate is not worth more than the least blocks."""
+
+    def run(self, contestants: Sequence[Contestant]) -> None:
+        """Fill the blocks of every contestant."""
+        everyone = list(contestants)
+        for contestant in everyone:
+            contestant.call(self.fresh())  # Not recorded: it has been idle, and its cost must be known.
+        start = perf_counter()
+        for index in range(self.plan.blocks):
+            self.rng.shuffle(everyone)
+            checked = self.rng.random() < self.check_rate
+            for contestant in everyone:
+                self._block(contestant, len(everyone), self.check if checked and not contestant.trusted else None)
+            spent = perf_counter() - start > self.seconds
+            if index + 1 >= self.plan.min_blocks and (spent or any(map(self._hopeless, everyone))):
+                break
+        if self.check is not None:
+            self.check()  # A program that grew lazy on the way is still lazy now.
+
+    def _block(self, contestant: Contestant, programs: int, check: Callable[[], None] | None) -> None:
+        share = self.seconds / (self.plan.blocks * programs * len(self.clocks))
+        calls = max(1, min(self.plan.calls, int(share / max(contestant.cost, 1e-9))))
+        # Somewhere among the others, so that nothing tells the program which of its calls is compared.
+        check_before = self.rng.randrange(calls)
+        taken: dict[ClockName, list[float]] = {clock: [] for clock in self.clocks}
+        for index in range(calls):
+            if check is not None and index == check_before:
+                check()
+            for clock in self.clocks:
+                taken[clock].append(contestant.call(self.fresh(), clock).seconds(clock))
+        for clock, times in taken.items():
+            contestant.blocks.setdefault(clock, []).append(tuple(times))
+
+    def _hopeless(self, contestant: Contestant) -> bool:
+        if contestant.trusted or self.abandon_above is None:
+            return False
+        # The least of all, because a busy machine makes slow calls and never fast ones.
+        return min(map(min, contestant.blocks[self.clocks[0]])) > self.abandon_above
