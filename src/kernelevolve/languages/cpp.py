@@ -22,9 +22,10 @@ from kernelevolve.languages.language import Availability
 INCLUDE = Path(__file__).parent / "include"
 FLAGS = (
     "-O3", "-march=native", "-std=c++20", "-fopenmp", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapping-math",
-    "-ffp-contract=fast", "-fno-semantic-interposition", "-mprefer-vector-width=512", f"-I{INCLUDE}",
+    "-ffp-contract=fast", "-fno-semantic-interposition", "-mprefer-vector-width=512", "-s", f"-I{INCLUDE}",
 )  # fmt: skip
-"""No -ffast-math: it lets the compiler assume that infinities and NaN do not occur, which masks are made of."""
+"""No -ffast-math: it lets the compiler assume that infinities and NaN do not occur, which masks are made of. With -s
+equal sources give equal files: the symbol table would hold the random name of the text that was compiled."""
 _MARKER = r'extern\s*"C"\s*(?:__attribute__\s*\(\([^)]*\)\)\s*)?void'
 _TYPES: dict[str, Any] = {"float": ctypes.c_float, "double": ctypes.c_double, "pointer": ctypes.c_void_p}
 
