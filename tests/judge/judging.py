@@ -53,6 +53,6 @@ def candidate(forward: str, head: str = HEAD) -> Candidate:
 
 def quick_judge(workspace: Path, source: str = SCALE, **settings: object) -> LocalJudge:
     """A judge on the CPU that times against eager only and gives up early."""
-    defaults: dict[str, object] = {"compile_seconds": 5.0, "run_seconds": 2.0, "baselines": ("eager",)}
+    defaults: dict[str, object] = {"compile_seconds": 4.0, "run_seconds": 2.0, "baselines": ("eager",)}
     chosen = JudgeSettings.model_validate(defaults | settings)
     return LocalJudge(Problem(name="scale", source=source), TARGETS.get("cpu"), workspace=workspace, settings=chosen)

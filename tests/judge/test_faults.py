@@ -22,7 +22,7 @@ BUILD_ERROR, RUNTIME_ERROR, TIMEOUT = VerdictKind.BUILD_ERROR, VerdictKind.RUNTI
 
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalJudge]:
-    judge = quick_judge(tmp_path_factory.mktemp("judge"), memory_bytes=2 << 30)
+    judge = quick_judge(tmp_path_factory.mktemp("judge"), memory_bytes=1 << 30)
     yield judge
     judge.close()
 
@@ -227,7 +227,7 @@ def test_flood_of_output(judge: LocalJudge) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        "self.hoard = torch.ones(1 << 30)\nreturn self.right(x)",
+        "self.hoard = torch.ones(1 << 29)\nreturn self.right(x)",
         "self.hoard = []\nwhile True: self.hoard.append(bytearray(1 << 26))",
     ],
 )

@@ -57,12 +57,12 @@ class Bench:
         self._scratch = Path(tempfile.mkdtemp(prefix="judge-", dir=_made(self._workspace / "scratch")))
         self.instance = load_instance(problem, torch.device(target.device_type))
         self._oracle = Oracle(self.instance, problem.tolerance)
+        self._reference_lock = threading.Lock()
         self.book = self.fresh_book()
         self.isolation: dict[str, str] = {}
         """What the last candidate's worker was shut into."""
         self._effects: dict[str, ReferenceEffects] = {}
         self._rooflines: dict[str, Roofline] = {}
-        self._mutex = threading.Lock()
         self._measuring = threading.Lock()
         self._baseline_seconds: dict[str, dict[str, float]] = {}
         modes = COMPILE_MODES[target.device_type]
@@ -73,7 +73,7 @@ class Bench:
 
     def fresh_book(self) -> CaseBook:
         """Input sets with new secret seeds."""
-        return CaseBook(self._oracle, self.instance, self.settings.sets, self.settings.seed)
+        return CaseBook(self._oracle, self.instance, self.settings.sets, self.settings.seed, self._reference_lock)
 
     def workloads(self, *roles: Role) -> tuple[Workload, ...]:
         """The problem's workloads in these roles."""
@@ -82,7 +82,7 @@ class Bench:
     def effects(self, workload: Workload, book: CaseBook) -> ReferenceEffects:
         """What the reference does on a workload besides returning."""
         case = book.cases(workload)[0]
-        with self._mutex:
+        with self._reference_lock:
             if workload.name not in self._effects:
                 model = self.instance.make_model(0)
                 adopt_weights(model, case.weights, self.instance.device)
@@ -91,7 +91,7 @@ class Bench:
 
     def rooflines(self, workloads: Sequence[Workload]) -> dict[str, Roofline]:
         """The physics of the workloads, by name."""
-        with self._mutex:
+        with self._reference_lock:
             missing = [workload for workload in workloads if workload.name not in self._rooflines]
             if missing:
                 self._rooflines |= rooflines(self.instance, missing, self.ceilings)

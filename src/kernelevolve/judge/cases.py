@@ -18,7 +18,7 @@ from kernelevolve.judge.oracle import Case, Oracle
 from kernelevolve.problems import Workload
 from kernelevolve.problems.instance import Instance
 from kernelevolve.problems.outputs import flatten_outputs
-from kernelevolve.workers.layout import map_leaves
+from kernelevolve.workers.layout import leaves, map_leaves
 from kernelevolve.workers.program import adopt_weights
 
 
@@ -26,15 +26,17 @@ class CaseBook:
     """Cases and variations of one problem. Thread-safe.
 
     Candidates of one search share a book, because each is judged in a new worker that cannot know what another saw;
-    a promotion gets a book of its own.
+    a promotion gets a book of its own. ``reference_lock`` is held while the reference runs, by all books of a judge.
     """
 
-    def __init__(self, oracle: Oracle, instance: Instance, sets: int, seed: int | None) -> None:
+    def __init__(
+        self, oracle: Oracle, instance: Instance, sets: int, seed: int | None, reference_lock: threading.Lock
+    ) -> None:
         self._oracle = oracle
         self._instance = instance
         self._sets = sets
         self._rng: random.Random = random.Random(seed) if seed is not None else secrets.SystemRandom()
-        self._lock = threading.Lock()
+        self._lock = reference_lock
         self._cases: dict[str, tuple[Case, ...]] = {}
         self._rigid: dict[str, bool] = {}
 
@@ -78,7 +80,7 @@ class CaseBook:
 
         A factorisation needs a positive definite matrix, say; such a problem gets newly drawn inputs every time.
         """
-        tensors = [leaf for _, leaf in flatten_outputs(case.inputs) if isinstance(leaf, torch.Tensor)]
+        tensors = [leaf for _, leaf in leaves(case.inputs) if isinstance(leaf, torch.Tensor)]
         if not any(leaf.is_floating_point() and leaf.numel() > 1 for leaf in tensors):
             return True
         model = self._instance.make_model(0)
@@ -89,5 +91,4 @@ class CaseBook:
         except Exception:
             return True
         expected_finite = all(bool(torch.isfinite(e.golden).all()) for e in case.expected)
-        found = [leaf for _, leaf in flatten_outputs(result) if isinstance(leaf, torch.Tensor)]
-        return expected_finite and not all(bool(torch.isfinite(leaf).all()) for leaf in found)
+        return expected_finite and not all(bool(torch.isfinite(leaf).all()) for _, leaf in flatten_outputs(result))

@@ -15,6 +15,7 @@ from kernelevolve.judge.rejection import Rejected
 from kernelevolve.judge.session import Binding, Call, ProgramSession
 from kernelevolve.judge.verdict import OutputError, Stage, VerdictKind
 from kernelevolve.workers.layout import Layout, TensorSlot
+from kernelevolve.workers.program import qualified_type
 
 
 @dataclass(slots=True)
@@ -65,7 +66,10 @@ class BoundCandidate:
             if found.aliases and expected.path not in self.effects.aliases:
                 reason = f"{where} shares memory with input {found.aliases[0]}, the reference's does not"
                 raise Rejected(VerdictKind.WRONG, Stage.INTEGRITY, reason)
-        extra = sorted(set(described) - {expected.path for expected in case.expected})
+        for path, value in self.effects.plain.items():
+            if path not in described or described[path].type != qualified_type(value):
+                raise Rejected(VerdictKind.WRONG, stage, f"output {path} is not a {type(value).__name__}")
+        extra = sorted(set(described) - {expected.path for expected in case.expected} - set(self.effects.plain))
         if extra:
             raise Rejected(VerdictKind.WRONG, stage, f"there is an output {extra[0]} that the reference does not have")
 

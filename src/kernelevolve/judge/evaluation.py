@@ -170,7 +170,8 @@ class Evaluation:
         samples: list[Samples] = []
         rooflines: list[Roofline] = []
         twins: dict[str, str] = {}
-        floors = self.bench.rooflines(workloads)
+        with self.bench.lock.working():
+            floors = self.bench.rooflines(workloads)
         plan = getattr(self.bench.settings, self.effort.value)
         for workload in workloads:
             timed = self._time_workload(

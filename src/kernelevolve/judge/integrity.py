@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
 import torch
 
 from kernelevolve.judge.session import Call
-from kernelevolve.problems.outputs import flatten_outputs
-from kernelevolve.workers.layout import map_leaves
+from kernelevolve.problems.outputs import flatten_outputs, plain_outputs
+from kernelevolve.workers.layout import leaves, map_leaves
 
 CLOCK_SHARE = 0.15
 """Share of a long exchange by which the judge's clock may exceed the worker's."""
@@ -40,6 +40,8 @@ class ReferenceEffects:
     """Paths of outputs that use the memory of an input."""
     mutates: frozenset[str] = frozenset()
     """Paths of inputs that are changed."""
+    plain: Mapping[str, Any] = field(default_factory=dict)
+    """Parts of the result that are no tensors, by path: None, numbers, text."""
 
 
 def reference_effects(model: torch.nn.Module, inputs: tuple[Any, ...]) -> ReferenceEffects:
@@ -47,21 +49,19 @@ def reference_effects(model: torch.nn.Module, inputs: tuple[Any, ...]) -> Refere
     copies = map_leaves(inputs, lambda leaf: leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf)
     with torch.no_grad():
         outputs = model(*copies)
-    storages = {
-        leaf.untyped_storage().data_ptr() for _, leaf in flatten_outputs(copies) if isinstance(leaf, torch.Tensor)
-    }
-    aliases = frozenset(
-        path
-        for path, leaf in flatten_outputs(outputs)
-        if isinstance(leaf, torch.Tensor) and leaf.untyped_storage().data_ptr() in storages
+    storages = {leaf.untyped_storage().data_ptr() for _, leaf in leaves(copies) if isinstance(leaf, torch.Tensor)}
+    tensors = flatten_outputs(outputs)
+    return ReferenceEffects(
+        aliases=frozenset(path for path, leaf in tensors if leaf.untyped_storage().data_ptr() in storages),
+        mutates=frozenset(changed_inputs(inputs, copies, frozenset())),
+        plain=dict(plain_outputs(outputs)),
     )
-    return ReferenceEffects(aliases, frozenset(changed_inputs(inputs, copies, frozenset())))
 
 
 def changed_inputs(before: tuple[Any, ...], now: tuple[Any, ...], allowed: frozenset[str]) -> list[str]:
     """Paths of inputs whose bytes are no longer what the judge wrote."""
     changed = []
-    for (path, old), (_, new) in zip(flatten_outputs(before), flatten_outputs(now), strict=True):
+    for (path, old), (_, new) in zip(leaves(before), leaves(now), strict=True):
         if isinstance(old, torch.Tensor) and path not in allowed and not same_bytes(old, new):
             changed.append(path)
     return changed

@@ -48,7 +48,7 @@ def _driver() -> ctypes.CDLL:
 
 def _call(name: str, *args: Any) -> None:
     """A driver function in torch's context, which is made current in this thread first."""
-    torch.cuda.init()
+    torch.cuda.init()  # type: ignore[no-untyped-call]
     driver = _driver()
     device, context = ctypes.c_int(), ctypes.c_void_p()
     for step, result in (
@@ -129,7 +129,7 @@ class CudaWorkerDevice:
 
     def __init__(self, threads: int, cache_bytes: int) -> None:
         torch.set_num_threads(threads)
-        torch.cuda.init()
+        torch.cuda.init()  # type: ignore[no-untyped-call]
         self.torch_device = torch.device("cuda", torch.cuda.current_device())
         # One precision for all programs; a candidate that changes it is seen in its error.
         torch.backends.cuda.matmul.allow_tf32 = False
@@ -174,7 +174,8 @@ class CudaWorkerDevice:
         torch.cuda.synchronize()
 
     def timed(self, call: Callable[[], Any], repeats: int, clock: ClockName) -> Timing:
-        first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        first = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        last = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         result = None
         gc.disable()
         try:

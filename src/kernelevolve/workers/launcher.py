@@ -29,13 +29,7 @@ _BOOTSTRAP = (
     "from kernelevolve.workers.zygote import main; main(control, preload)"
 )
 
-COMMON_MODULES = (
-    "numpy",
-    "torch",
-    "kernelevolve.candidates",
-    "kernelevolve.languages",
-    "kernelevolve.workers.worker",
-)
+COMMON_MODULES = ("numpy", "kernelevolve.candidates", "kernelevolve.languages")
 
 
 class Launcher:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
 import torch
 from torch.utils.dlpack import from_dlpack
-
-from kernelevolve.problems.outputs import flatten_outputs
 
 ALIGNMENT = 512
 """Bytes; what torch's own device allocators give, so that vectorised loads behave as they do outside."""
@@ -100,9 +98,19 @@ def map_leaves(tree: Any, change: Callable[[Any], Any]) -> Any:
     return change(tree)
 
 
+def leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every leaf of the same containers with its path, e.g. ``0`` or ``1.mask``."""
+    if isinstance(tree, (tuple, list, dict)):
+        parts = tree.items() if isinstance(tree, dict) else enumerate(tree)
+        for key, item in parts:
+            yield from leaves(item, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, tree
+
+
 def same_leaves(a: Any, b: Any) -> bool:
     """True if two nestings hold equal places and plain values; values that cannot be compared count as different."""
-    pairs = zip_longest(flatten_outputs(a), flatten_outputs(b))
+    pairs = zip_longest(leaves(a), leaves(b))
     try:
         return all(x is not None and y is not None and x[0] == y[0] and bool(x[1] == y[1]) for x, y in pairs)
     except (TypeError, ValueError, RuntimeError):
@@ -123,6 +131,6 @@ def materialise(tree: Any, memory: torch.Tensor) -> Any:
 
 def write_all(slots: Any, values: Any, memory: torch.Tensor) -> None:
     """Copy every tensor of ``values`` to its place; both nestings are equal."""
-    for (_, slot), (_, value) in zip(flatten_outputs(slots), flatten_outputs(values), strict=True):
+    for (_, slot), (_, value) in zip(leaves(slots), leaves(values), strict=True):
         if isinstance(slot, TensorSlot):
             slot.write(memory, value)

@@ -83,20 +83,21 @@ def run_supervisor(spawn: Spawn, lines: Lines, report: dict[str, str]) -> NoRetu
 
 
 def _run_worker(spawn: Spawn, lines: Lines, output: int, report: dict[str, str]) -> NoReturn:
-    from kernelevolve.workers.worker import serve
-
-    isolation.die_with_parent()
-    os.setsid()
-    null = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((null, 0), (output, 1), (output, 2)):
-        os.dup2(source, target)
-    keep = lines.worker.fileno()
-    os.closerange(3, keep)
-    os.closerange(keep + 1, os.sysconf("SC_OPEN_MAX"))
     try:
+        isolation.die_with_parent()
+        os.setsid()
+        null = os.open(os.devnull, os.O_RDONLY)
+        for source, target in ((null, 0), (output, 1), (output, 2)):
+            os.dup2(source, target)
+        keep = lines.worker.fileno()
+        os.closerange(3, keep)
+        os.closerange(keep + 1, os.sysconf("SC_OPEN_MAX"))
         os.chdir(spawn.policy.scratch)
         os.environ.update(spawn.environment)
         report |= isolation.confine(spawn.policy)
+
+        from kernelevolve.workers.worker import serve  # Imported by the zygote, which this module must not need.
+
         serve(lines.worker, spawn, report)
     except BaseException:
         traceback.print_exc()

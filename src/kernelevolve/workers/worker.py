@@ -13,11 +13,11 @@ from typing import Any, NoReturn
 
 import torch
 
-from kernelevolve.problems.outputs import flatten_outputs
+from kernelevolve.problems.outputs import flatten_outputs, named_leaves
 from kernelevolve.workers import messages, wire
 from kernelevolve.workers.device import WorkerDevice, worker_device
 from kernelevolve.workers.faults import describe_fault
-from kernelevolve.workers.layout import TensorSlot, materialise
+from kernelevolve.workers.layout import TensorSlot, leaves, materialise
 from kernelevolve.workers.program import Instance, LoadedProgram, load, qualified_type
 from kernelevolve.workers.supervisor import Spawn
 
@@ -53,7 +53,7 @@ class _Binding:
     def storages(self) -> dict[int, list[str]]:
         """Address of a storage -> paths of the inputs in it."""
         found: dict[int, list[str]] = {}
-        for path, leaf in flatten_outputs(self.inputs):
+        for path, leaf in leaves(self.inputs):
             if isinstance(leaf, torch.Tensor):
                 found.setdefault(_address(leaf), []).append(path)
         return found
@@ -95,7 +95,7 @@ class Worker:
             case messages.Describe(keep, binding):
                 return {"outputs": describe_outputs(self._kept[keep], self._bindings[binding].storages())}
             case messages.Pull(keep, slots, arena):
-                found = {path: leaf for path, leaf in flatten_outputs(self._kept[keep]) if path in slots}
+                found = dict(flatten_outputs(self._kept[keep]))
                 self._copy_out(found, slots, arena)
             case messages.ReadState(instance, slots, arena):
                 self._copy_out(self._instances[instance].module.state_dict(), slots, arena)
@@ -144,13 +144,13 @@ def _address(tensor: torch.Tensor) -> int:
 
 
 def _has_slots(tree: Any) -> bool:
-    return any(isinstance(leaf, TensorSlot) for _, leaf in flatten_outputs(tree))
+    return any(isinstance(leaf, TensorSlot) for _, leaf in leaves(tree))
 
 
 def describe_outputs(result: Any, inputs: dict[int, list[str]]) -> list[dict[str, Any]]:
     """What the judge is told of each leaf of a result; ``inputs`` maps addresses of storages to input paths."""
     described = []
-    for path, leaf in flatten_outputs(result):
+    for path, leaf in named_leaves(result):
         entry: dict[str, Any] = {"path": path, "type": qualified_type(leaf)}
         if isinstance(leaf, torch.Tensor):
             entry |= {

@@ -26,6 +26,7 @@ def main(control: int, preload: Sequence[str]) -> None:
     ``preload`` names modules that candidates will want; one that cannot be imported is left for them to miss.
     """
     sock = socket.socket(fileno=control)
+    importlib.import_module("kernelevolve.workers.worker")
     missing = [name for name in preload if not _import(name)]
     isolation.become_subreaper()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the judge's business.

@@ -1,0 +1,89 @@
+"""Side effects and clocks: what is a finding and, as important, what is not."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelevolve.judge import integrity
+from kernelevolve.judge.session import Call
+
+seconds = st.floats(1e-6, 1.0)
+
+
+def bursts(*times: tuple[float, float], device: float | None = None) -> list[Call]:
+    return [Call("k", wall, device, outer) for wall, outer in times]
+
+
+def test_same_bytes() -> None:
+    x = torch.tensor([1.0, float("nan"), -0.0])
+    assert integrity.same_bytes(x, x.clone())
+    assert not integrity.same_bytes(x, torch.tensor([1.0, float("nan"), 1e-45]))
+    assert integrity.same_bytes(torch.tensor(float("nan")), torch.tensor(float("nan")))
+    assert not integrity.same_bytes(torch.tensor([1, 2]), torch.tensor([1, 3]))
+
+
+@given(index=st.integers(0, 11), transposed=st.booleans())
+def test_one_changed_element_is_seen(index: int, transposed: bool) -> None:
+    before = torch.zeros(3, 4).t() if transposed else torch.zeros(4, 3)
+    after = before.clone()
+    after[index // 3, index % 3] = 1e-30
+    assert integrity.changed_inputs(([before],), ([after],), frozenset()) == ["0.0"]
+    assert integrity.changed_inputs(([before],), ([after],), frozenset({"0.0"})) == []
+
+
+def test_effects_of_a_reference() -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[object, ...]:
+            y.add_(1)
+            return x.t(), x + y, None
+
+    x, y = torch.ones(2, 3), torch.ones(2, 3)
+    effects = integrity.reference_effects(Model(), (x, y))
+    assert effects.aliases == {"0"} and effects.mutates == {"1"} and effects.plain == {"2": None}
+    assert torch.equal(y, torch.ones(2, 3))
+
+
+@given(wall=seconds, handshake=st.floats(0, 1e-3))
+def test_an_honest_clock_passes(wall: float, handshake: float) -> None:
+    noisy = (wall, wall + handshake + 0.1)
+    assert integrity.clock_disagreement(bursts(noisy, (wall, wall + handshake), noisy)) is None
+
+
+@given(outer=st.floats(4e-3, 10.0), part=st.floats(0, 0.5))
+def test_a_slow_clock_is_seen(outer: float, part: float) -> None:
+    assert integrity.clock_disagreement(bursts(*[(outer * part, outer)] * 3)) is not None
+
+
+def test_work_outside_the_events_is_seen() -> None:
+    assert integrity.clock_disagreement(bursts((10e-3, 10.1e-3), device=9.9e-3)) is None
+    assert integrity.clock_disagreement(bursts((10e-3, 10.1e-3), device=5e-3)) is not None
+
+
+@given(single=seconds)
+def test_cold_calls_may_take_longer_but_not_less(single: float) -> None:
+    repeats = integrity.burst_repeats(single)
+    warm = bursts(*[(single * repeats, single * repeats + 1e-4)] * 3)
+    assert integrity.cold_below_warm([single, 2 * single, single], warm, repeats) is None
+    if single * repeats > 9e-3:
+        assert integrity.cold_below_warm([single / 2.5] * 3, warm, repeats) is not None
+
+
+@given(time=seconds)
+def test_bursts_are_long_against_a_handshake(time: float) -> None:
+    assert integrity.burst_repeats(time) * time >= 0.99 * min(integrity.BURST_SECONDS, 1000 * time)
+
+
+def test_late_work() -> None:
+    assert integrity.late_work([0.2, 1e-3], [0.9e-3, 1e-3], 5e-3) is None
+    assert integrity.late_work([12e-3, 11e-3], [0.9e-3, 1e-3], 10e-3) is not None
+
+
+@pytest.mark.parametrize(
+    ("time", "baselines", "found"),
+    [(0.97, [2.0], False), (0.5, [2.0], True), (0.5, [0.6], False), (0.5, [], True)],
+)
+def test_below_the_floor(time: float, baselines: list[float], found: bool) -> None:
+    assert (integrity.below_floor(time, baselines, 1.0) is not None) is found
