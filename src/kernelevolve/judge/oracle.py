@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
 
 from kernelevolve.errors import InvalidProblem
 from kernelevolve.problems import TolerancePolicy, Workload
@@ -17,7 +19,15 @@ from kernelevolve.problems.instance import Instance
 from kernelevolve.problems.outputs import flatten_outputs
 from kernelevolve.problems.values import map_tensors
 
-_NARROW = (torch.float32, torch.float16, torch.bfloat16)
+Outputs = dict[str, torch.Tensor]
+
+_WIDE = {
+    torch.float32: torch.float64, torch.float16: torch.float64, torch.bfloat16: torch.float64,
+    torch.complex64: torch.complex128, torch.complex32: torch.complex128,
+}  # fmt: skip
+"""Formats that carry values. The eight-bit ones are left alone: a cast to one of them is the task itself."""
+_REORDERED = 2.0
+"""Times the reference's own rms error that an honest program may have because it sums in another order."""
 
 
 @dataclass(frozen=True)
@@ -26,18 +36,19 @@ class ExpectedOutput:
 
     path: str
     golden: torch.Tensor
-    """fp64 for floating outputs, the exact values for integers and bools; on the device."""
+    """fp64 (or complex128) for floating outputs, the exact values for integers and bools; on the device."""
     dtype: torch.dtype
     """Of the reference's own output."""
     shape: tuple[int, ...]
     reference_rms: float
+    """Error of the reference itself in its stated dtype against the golden; elements that are not finite left out."""
     reference_max: float
     moved_rms: float
     """rms of the part of the output that the inputs move: golden(x1) - golden(x2), same weights."""
     rms_limit: float
     max_limit: float
     special: torch.Tensor | None = None
-    """The reference's output in its own dtype, if it holds NaN or infinities: a candidate must have the same ones."""
+    """The reference's output in its own dtype if it holds NaN or infinities: a candidate must have the same ones."""
 
 
 @dataclass(frozen=True)
@@ -54,26 +65,71 @@ class Case:
     """'fp64', or 'reference dtype' if the reference cannot be run in fp64."""
 
 
-class _Widen(TorchDispatchMode):
-    """Turns every request for a narrower floating dtype into fp64, so that ``x.float()`` inside a reference does not
-    spoil the golden."""
+class Reference:
+    """The reference of one workload with one set of weights. TF32 is off for everything that it runs.
 
-    def __torch_dispatch__(
-        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = dict(kwargs or {})
-        if kwargs.get("dtype") in _NARROW:
-            kwargs["dtype"] = torch.float64
-        args = tuple(torch.float64 if isinstance(a, torch.dtype) and a in _NARROW else a for a in args)
-        return func(*args, **kwargs)
+    Every call works on a copy of the module and of its inputs, with the generators seeded alike, so that references
+    which keep state, work in place or draw random numbers give the same answer to the same question.
+    """
+
+    def __init__(self, instance: Instance, workload: Workload, weights: Mapping[str, torch.Tensor], seed: int) -> None:
+        self._instance = instance
+        self._workload = workload
+        self._model = instance.make_model(seed)
+        if workload.dtype is not None:
+            self._model = self._model.to(getattr(torch, workload.dtype))
+        self._model.load_state_dict(dict(weights))
+
+    def outputs(self, inputs: tuple[Any, ...], random_seed: int = 0) -> Outputs:
+        """Outputs in the stated dtype by path. Raises InvalidProblem if the reference fails on these inputs."""
+        try:
+            return self._call(copy.deepcopy(self._model), map_tensors(inputs, _copied), random_seed)
+        except Exception as error:
+            raise self._failure(error) from None
+
+    def golden(self, inputs: tuple[Any, ...]) -> Outputs | None:
+        """Outputs in fp64 by path, or None if the reference refuses to run in fp64.
+
+        Raises InvalidProblem if fp64 does not fit the memory.
+        """
+        try:
+            wide = copy.deepcopy(self._model).double()
+            with _Widen():  # type: ignore[no-untyped-call]
+                return self._call(wide, map_tensors(inputs, _widened), 0)
+        except (torch.OutOfMemoryError, MemoryError) as error:
+            raise self._failure(error) from None
+        except Exception:
+            return None
+
+    def _call(self, model: nn.Module, inputs: tuple[Any, ...], random_seed: int) -> Outputs:
+        device = self._instance.device
+        generators = [torch.cuda.current_device()] if device.type == "cuda" else []
+        with exact_products(), torch.random.fork_rng(generators), torch.set_grad_enabled(self._instance.training):
+            torch.manual_seed(random_seed)
+            result = model(*inputs)
+        return {path: leaf.detach() for path, leaf in flatten_outputs(result) if isinstance(leaf, torch.Tensor)}
+
+    def _failure(self, error: BaseException) -> InvalidProblem:
+        lines = str(error).strip().splitlines() or [""]
+        memory = isinstance(error, (torch.OutOfMemoryError, MemoryError))
+        fix = "make the problem smaller with --scale or --set" if memory else "correct the reference or this workload"
+        return InvalidProblem(
+            f"the reference fails on workload {self._workload.name!r}: {type(error).__name__}: {lines[0][:300]}",
+            path=self._instance.problem.path or self._instance.problem.name, fix=fix,
+        )  # fmt: skip
 
 
 class Oracle:
-    """Makes cases of one problem. Not thread-safe; TF32 is off for everything it runs."""
+    """Makes cases of one problem. Not thread-safe: it sets PyTorch's global precision flags while it works."""
 
     def __init__(self, instance: Instance, tolerance: TolerancePolicy) -> None:
         self._instance = instance
         self._tolerance = tolerance
+
+    def reference(self, workload: Workload, weights_seed: int) -> tuple[Reference, dict[str, torch.Tensor]]:
+        """The reference of a workload, and its weights."""
+        weights = self._instance.make_weights(workload, weights_seed)
+        return Reference(self._instance, workload, weights, weights_seed), weights
 
     def case(self, workload: Workload, seed: int, weights_seed: int | None = None) -> Case:
         """Inputs from ``seed`` and weights from ``weights_seed`` (``seed`` if left out), with what must come out.
@@ -81,85 +137,100 @@ class Oracle:
         Raises InvalidProblem if the reference fails on them.
         """
         weights_seed = seed if weights_seed is None else weights_seed
-        instance = self._instance
-        weights = instance.make_weights(workload, weights_seed)
-        inputs = instance.make_inputs(workload, seed)
-        others = instance.make_inputs(workload, seed + 1)
-        model = self._model(workload, weights, weights_seed)
-        reference = self._run(model, inputs)
-        golden, precision = self._golden(model, inputs)
-        second, _ = self._golden(model, others)
+        reference, weights = self.reference(workload, weights_seed)
+        inputs = self._instance.make_inputs(workload, seed)
+        others = self._instance.make_inputs(workload, seed + 1)
+        own = reference.outputs(inputs)
+        golden, second = reference.golden(inputs), reference.golden(others)
+        if golden is not None and second is not None and _same_form(own, golden):
+            precision = "fp64"
+            errors = {path: own[path].to(golden[path].dtype).sub_(golden[path]) for path in own if _is_float(own[path])}
+        else:
+            precision = "reference dtype"
+            golden, second = {path: _widened(leaf) for path, leaf in own.items()}, reference.outputs(others)
+            nudged = reference.outputs(map_tensors(inputs, _nudged))
+            errors = {path: _widened(nudged[path]).sub_(golden[path]) for path in own if _is_float(own[path])}
         expected = [
-            self._expect(path, reference[path], golden[path], second.get(path))
-            for path in reference
-            if isinstance(reference[path], torch.Tensor)
+            self._expect_float(path, leaf, golden[path], errors.pop(path), second.get(path))
+            if _is_float(leaf)
+            else ExpectedOutput(
+                path, leaf, leaf.dtype, tuple(leaf.shape), 0.0, 0.0, _moved(leaf, second.get(path)), 0.0, 0.0
+            )
+            for path, leaf in own.items()
         ]
-        init_inputs = instance.init_inputs(weights_seed)
+        init_inputs = self._instance.init_inputs(weights_seed)
         return Case(workload, seed, init_inputs, weights, inputs, expected, precision)
 
-    def _model(self, workload: Workload, weights: Mapping[str, torch.Tensor], seed: int) -> nn.Module:
-        model = self._instance.make_model(seed)
-        if workload.dtype is not None:
-            model = model.to(getattr(torch, workload.dtype))
-        model.load_state_dict(dict(weights))
-        return model
+    def _expect_float(
+        self, path: str, own: torch.Tensor, golden: torch.Tensor, error: torch.Tensor, second: torch.Tensor | None
+    ) -> ExpectedOutput:
+        """Limits by the tolerance policy.
 
-    def _run(self, model: nn.Module, inputs: tuple[Any, ...]) -> dict[str, Any]:
-        with exact_products(), torch.random.fork_rng():
-            torch.manual_seed(0)
-            result = self._instance._run("the reference", model, *map_tensors(inputs, torch.Tensor.clone))
-        return {path: _detached(leaf) for path, leaf in flatten_outputs(result)}
-
-    def _golden(self, model: nn.Module, inputs: tuple[Any, ...]) -> tuple[dict[str, Any], str]:
-        """Outputs in fp64; where the reference refuses, in its own dtype."""
-        try:
-            wide = copy.deepcopy(model).double()
-            with exact_products(), torch.random.fork_rng(), _Widen():
-                torch.manual_seed(0)
-                result = wide(*map_tensors(inputs, _widened))
-            return {path: _detached(leaf) for path, leaf in flatten_outputs(result)}, "fp64"
-        except (RuntimeError, NotImplementedError, TypeError, ValueError) as error:
-            if isinstance(error, torch.OutOfMemoryError):
-                raise InvalidProblem(
-                    "the fp64 reference does not fit the memory", path=self._instance.problem.path,
-                    fix="make the problem smaller with --scale or --set",
-                ) from None  # fmt: skip
-            return self._run(model, inputs), "reference dtype"
-
-    def _expect(self, path: str, reference: torch.Tensor, golden: torch.Tensor, second: Any) -> ExpectedOutput:
-        shape = tuple(reference.shape)
-        if not reference.is_floating_point():
-            return ExpectedOutput(path, reference, reference.dtype, shape, 0.0, 0.0, _moved(reference, second), 0.0, 0.0)
-        golden = golden.to(torch.float64)
-        finite = torch.isfinite(reference) & torch.isfinite(golden)
-        special = None if bool(finite.all()) else reference
-        good = golden if special is None else torch.where(finite, golden, 0.0)
-        error = torch.where(finite, reference.double() - golden, 0.0) if special is not None else reference.double() - good
-        policy, eps = self._tolerance, torch.finfo(reference.dtype).eps
-        reference_rms, reference_max = rms(error), peak(error)
-        moved = _moved(golden, second)
-        rms_limit = max(policy.k * reference_rms, policy.floor * eps * rms(good))
+        The limit from the moved part is never drawn tighter than what another order of the same sums needs: where the
+        moved part drowns in rounding, no limit separates right from wrong, and vetting says so.
+        """
+        special = None
+        if not bool(torch.isfinite(error).all()):
+            finite = torch.isfinite(own)
+            special = None if bool(finite.all()) else own
+            # What overflows in fp64 alone is judged by the reference.
+            golden = torch.where(finite & ~torch.isfinite(golden), own.to(golden.dtype), golden)
+            error = torch.where(torch.isfinite(error), error, 0.0)
+            magnitude = torch.where(finite & torch.isfinite(golden), golden, 0.0)
+        else:
+            magnitude = golden
+        policy, eps = self._tolerance, torch.finfo(own.dtype).eps
+        reference_rms, reference_max, moved = rms(error), peak(error), _moved(golden, second)
+        rms_limit = max(policy.k * reference_rms, policy.floor * eps * rms(magnitude))
         if moved > 0:
-            # Never below the error of the reference itself: if that is above the moved part, vetting says so.
-            rms_limit = max(min(rms_limit, policy.moved_fraction * moved), reference_rms)
-        max_limit = max(policy.k_max * reference_max, policy.floor_max * eps * peak(good))
+            rms_limit = min(rms_limit, max(policy.moved_fraction * moved, _REORDERED * reference_rms))
+        max_limit = max(policy.k_max * reference_max, policy.floor_max * eps * peak(magnitude))
         return ExpectedOutput(
-            path, golden, reference.dtype, shape, reference_rms, reference_max, moved, rms_limit, max_limit, special
-        )
+            path=path, golden=golden, dtype=own.dtype, shape=tuple(own.shape), reference_rms=reference_rms,
+            reference_max=reference_max, moved_rms=moved, rms_limit=rms_limit, max_limit=max_limit, special=special,
+        )  # fmt: skip
 
 
-class exact_products:
-    """Matrix products and convolutions without TF32 while this is entered."""
+class _Widen(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Computes in fp64 whatever a reference asks to be computed in a narrower format.
 
-    def __enter__(self) -> None:
-        self._state = (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-        self._grad = torch.no_grad()
-        self._grad.__enter__()
+    ``x.float()`` inside a reference, and tensors that it keeps outside its parameters, must not spoil the golden.
+    """
 
-    def __exit__(self, *details: Any) -> None:
-        self._grad.__exit__(*details)
-        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = self._state
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        tensors = 0
+
+        def widen(value: Any) -> Any:
+            nonlocal tensors
+            if isinstance(value, torch.dtype):
+                return _WIDE.get(value, value)
+            if not isinstance(value, torch.Tensor):
+                return value
+            tensors += 1
+            # An operator that writes to its arguments must see them themselves.
+            return value if func._schema.is_mutable else value.to(_WIDE.get(value.dtype, value.dtype))
+
+        args, kwargs = tree_map(widen, args), tree_map(widen, kwargs or {})
+        result = func(*args, **kwargs)
+        made = isinstance(result, torch.Tensor) and not tensors and result.dtype in _WIDE
+        if made and any(argument.name == "dtype" for argument in func._schema.arguments):
+            return func(*args, **{**kwargs, "dtype": _WIDE[result.dtype]})
+        return result
+
+
+@contextmanager
+def exact_products() -> Iterator[None]:
+    """Matrix products and convolutions in full fp32, without TF32, while this is entered."""
+    products, convolutions = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(products)
+        torch.backends.cudnn.allow_tf32 = convolutions
 
 
 def rms(tensor: torch.Tensor) -> float:
@@ -169,22 +240,50 @@ def rms(tensor: torch.Tensor) -> float:
 
 def peak(tensor: torch.Tensor) -> float:
     """Largest absolute value; 0 for an empty tensor."""
-    return float(tensor.abs().max()) if tensor.numel() else 0.0
+    if not tensor.numel():
+        return 0.0
+    low, high = torch.aminmax(tensor.abs() if tensor.is_complex() else tensor)
+    return max(-float(low), float(high))
 
 
-def _moved(first: torch.Tensor, second: Any) -> float:
-    """rms difference of two outputs over the elements that are finite in both; infinite if they cannot be compared."""
-    if not isinstance(second, torch.Tensor) or second.shape != first.shape:
+def _moved(first: torch.Tensor, second: torch.Tensor | None) -> float:
+    """rms difference of two outputs over the elements that are finite in both; infinite if their shapes differ."""
+    if second is None or second.shape != first.shape:
         return float("inf")
-    difference = first.double() - second.double()
+    wide = torch.complex128 if first.is_complex() else torch.float64
+    difference = first.to(wide) - second.to(wide)
     return rms(torch.where(torch.isfinite(difference), difference, 0.0))
 
 
+def _same_form(own: Outputs, golden: Outputs) -> bool:
+    """True if a golden has the outputs of the reference, in a wide dtype where those are floating."""
+    return own.keys() == golden.keys() and all(
+        golden[path].shape == leaf.shape and (golden[path].dtype in _WIDE.values() or not _is_float(leaf))
+        for path, leaf in own.items()
+    )
+
+
+def _is_float(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def _copied(tensor: torch.Tensor) -> torch.Tensor:
+    """Same values, strides and need of a gradient, in memory of its own."""
+    return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+
+
 def _widened(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.double() if tensor.is_floating_point() else tensor.clone()
+    wide = tensor.detach().to(_WIDE.get(tensor.dtype, tensor.dtype), copy=True)
+    return wide.requires_grad_(tensor.requires_grad)
 
 
-def _detached(leaf: Any) -> Any:
-    return leaf.detach() if isinstance(leaf, torch.Tensor) else leaf
+def _nudged(tensor: torch.Tensor) -> torch.Tensor:
+    """The values moved by up to half a unit in the last place, at random: what rounding does to them anyway.
 
-
+    Where the reference cannot run in fp64, the change that this makes in its output stands for its own error.
+    """
+    if not _is_float(tensor):
+        return tensor.clone()
+    noise = torch.rand(tensor.shape, device=tensor.device, dtype=torch.float32) - 0.5
+    nudged = tensor.detach() * (1 + torch.finfo(tensor.dtype).eps * noise.double())
+    return nudged.to(tensor.dtype).requires_grad_(tensor.requires_grad)

@@ -1,66 +1,113 @@
-"""Statistics of paired timings: a speed-up with its interval, and the noise floor of an A/A comparison."""
+"""Statistics of paired timings: a speed-up with its interval, and the noise floor of an A/A comparison.
+
+The unit is the block, in which every program was called side by side. Samples inside a block share the machine's mood
+and are not independent, so a block counts once, by its median.
+"""
 
 from __future__ import annotations
 
 import math
 import random
 from collections.abc import Sequence
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelevolve.judge.verdict import Samples, Speedup
 
-_DRAWS = 4000
-
-
-def _block_log_ratios(baseline: Samples, candidate: Samples) -> NDArray[np.float64]:
-    if len(baseline.blocks) != len(candidate.blocks):
-        raise ValueError(f"{len(baseline.blocks)} blocks of {baseline.program} beside {len(candidate.blocks)}")
-    return np.log([np.median(b) / np.median(c) for b, c in zip(baseline.blocks, candidate.blocks, strict=True)])
+LEAST_MARGIN = 0.005
+"""Half a percent: what differs by less is not called faster, however quiet the machine was."""
+_DRAWS = 10_000
 
 
 def speedup(baseline: Samples, candidate: Samples, *, confidence: float = 0.95, rng: random.Random) -> Speedup:
-    """Baseline time over candidate time.
+    """Baseline time over candidate time on one workload.
 
-    Block i of one was taken beside block i of the other, so drift of the machine cancels in their ratio. The estimate
-    is the median over blocks of the log ratio of block medians, which one disturbed block cannot move far. The
-    interval resamples blocks (percentile bootstrap; Efron and Tibshirani 1993, chapter 13), widened by
-    sqrt(n / (n - 1)) because the bootstrap variance of few blocks is too small by that factor. Raises ValueError if
-    the two were not taken in the same blocks.
+    Block i of one was taken beside block i of the other, so that drift of the machine cancels in their ratio. The
+    estimate is the median over blocks of the log ratio of block medians: up to half of the blocks may be disturbed
+    before it leaves the range of the quiet ones. The interval resamples blocks and is the *expanded* percentile
+    interval (Hesterberg, The American Statistician 69(4), 2015, section 5.2): the plain percentile interval of n blocks
+    is too narrow by sqrt((n - 1) / n) and ignores Student's t.
+
+    Raises ValueError if the two were not taken in the same blocks, or in fewer than two.
     """
     logs = _block_log_ratios(baseline, candidate)
     n = len(logs)
-    center = float(np.median(logs))
+    if n < 2:
+        raise ValueError(f"an interval needs at least two blocks, there is {n}")
     generator = np.random.default_rng(rng.getrandbits(64))
     draws = np.median(logs[generator.integers(0, n, size=(_DRAWS, n))], axis=1)
-    tail = (1 - confidence) / 2
+    tail = _expanded_tail(n, confidence)
+    center = float(np.median(logs))
     low, high = (float(q) for q in np.quantile(draws, [tail, 1 - tail]))
-    widen = math.sqrt(n / (n - 1)) if n > 1 else 1.0
     return Speedup(
         baseline=baseline.program, clock=baseline.clock, value=math.exp(center), confidence=confidence,
-        low=math.exp(center - (center - low) * widen), high=math.exp(center + (high - center) * widen),
+        low=math.exp(min(low, center)), high=math.exp(max(high, center)),
     )  # fmt: skip
 
 
 def combine(parts: Sequence[Speedup]) -> Speedup:
-    """One speed-up over several workloads: the geometric mean. The sessions are independent, so the half-widths of the
-    log intervals add in quadrature."""
-    n = len(parts)
-    logs = [math.log(p.value) for p in parts]
-    below = math.sqrt(sum((math.log(p.value) - math.log(p.low)) ** 2 for p in parts)) / n
-    above = math.sqrt(sum((math.log(p.high) - math.log(p.value)) ** 2 for p in parts)) / n
-    center = sum(logs) / n
+    """One speed-up over several workloads, of one baseline by one clock: the geometric mean.
+
+    The workloads were timed in sessions of their own, so their errors are independent and the half-widths of the log
+    intervals add in quadrature, each side for itself (the method of variance estimates recovery: Zou and Donner,
+    Statistics in Medicine 27, 2008). Raises ValueError if there are no parts, or they are not of one kind.
+    """
+    if len({(p.baseline, p.clock, p.confidence) for p in parts}) != 1:
+        raise ValueError("only speed-ups over one baseline, by one clock and with one confidence can be combined")
+    n, first = len(parts), parts[0]
+    center = sum(math.log(p.value) for p in parts) / n
+    below = math.hypot(*(math.log(p.value / p.low) for p in parts)) / n
+    above = math.hypot(*(math.log(p.high / p.value) for p in parts)) / n
     return Speedup(
-        baseline=parts[0].baseline, clock=parts[0].clock, value=math.exp(center), low=math.exp(center - below),
-        high=math.exp(center + above), confidence=parts[0].confidence,
+        baseline=first.baseline, clock=first.clock, value=math.exp(center), confidence=first.confidence,
+        low=math.exp(center - below), high=math.exp(center + above),
     )  # fmt: skip
 
 
 def noise_floor(first: Samples, second: Samples) -> float:
-    """How far apart two processes that run the same program seem to be: |ratio - 1|.
+    """How far apart two processes that run the same program seem to be: |ratio - 1|, dimensionless.
 
-    What is left in the median of paired blocks is systematic (placement of memory, order, another core), which no
-    interval over blocks shows.
+    What is left in the median over paired blocks is systematic (placement in memory, another core, alignment), and no
+    interval over blocks shows it. Raises ValueError if the two were not taken in the same blocks.
     """
     return math.expm1(abs(float(np.median(_block_log_ratios(first, second)))))
+
+
+def is_win(speedup: Speedup, noise_floor: float) -> bool:
+    """True if the whole interval lies above 1 by more than ``LEAST_MARGIN`` and by more than the noise floor."""
+    return speedup.low > 1 + max(LEAST_MARGIN, noise_floor)
+
+
+def _block_log_ratios(baseline: Samples, candidate: Samples) -> NDArray[np.float64]:
+    """log(baseline / candidate) of block medians, one number a block."""
+    if len(baseline.blocks) != len(candidate.blocks) or not baseline.blocks:
+        raise ValueError(
+            f"{len(baseline.blocks)} blocks of {baseline.program} were taken beside {len(candidate.blocks)} of "
+            f"{candidate.program}"
+        )
+    ratios: NDArray[np.float64] = _block_medians(baseline) / _block_medians(candidate)
+    return np.log(ratios)
+
+
+def _block_medians(samples: Samples) -> NDArray[np.float64]:
+    return np.array([np.median(block) for block in samples.blocks], dtype=np.float64)
+
+
+def _expanded_tail(n: int, confidence: float) -> float:
+    """Probability to cut at either end of the bootstrap distribution: Phi(-sqrt(n / (n - 1)) * t)."""
+    t = _student_quantile((1 + confidence) / 2, n - 1)
+    return NormalDist().cdf(-math.sqrt(n / (n - 1)) * t)
+
+
+def _student_quantile(p: float, degrees: int) -> float:
+    """Quantile of Student's t by its expansion about the normal one (Abramowitz and Stegun 26.7.5)."""
+    z = NormalDist().inv_cdf(p)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + sum(term / float(degrees) ** (i + 1) for i, term in enumerate(terms))
