@@ -1,0 +1,88 @@
+"""Row tiles: which rows a Triton program works on, and what the kernel text around the passes looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kernelevolve.candidates.space import Value as Setting
+from kernelevolve.operators.synthesis.emit.triton.passes import split_names
+from kernelevolve.operators.synthesis.emit.triton.scope import Body, Inexpressible, Scope
+from kernelevolve.operators.synthesis.expr import Buffer
+from kernelevolve.operators.synthesis.index import Index, Var, product_of
+from kernelevolve.operators.synthesis.kernels import LoopKernel
+
+_WIDE = 1 << 30
+"""Elements of a buffer from which on positions are computed in 64 bits."""
+
+
+@dataclass(frozen=True)
+class KernelText:
+    """A finished kernel: its definition, how it is launched, and what of it can be tuned."""
+
+    source: str
+    launch: tuple[str, ...]
+    tunables: Mapping[str, str]
+    constraints: tuple[str, ...] = ()
+    seeds: tuple[Mapping[str, Setting], ...] = ()
+    tables: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+def needs_wide_positions(kernel: LoopKernel, hints: Mapping[str, int]) -> bool:
+    """True if some buffer is so long that 32 bits do not hold its offsets."""
+    return any(b.numel.evaluate(hints) >= _WIDE for b in (*kernel.reads(), *kernel.writes()))
+
+
+def check_memory(kernel: LoopKernel) -> None:
+    """Raises Inexpressible if one program would have to see what another thread of it has stored."""
+    both = set(kernel.reads()) & set(kernel.writes())
+    if both:
+        raise Inexpressible(f"{min(b.name for b in both)} is written and read in one kernel")
+
+
+def python_text(index: Index) -> str:
+    """A size as a Python expression over the names of the runtime sizes."""
+    return str(index).replace("/", "//")
+
+
+def row_scope(body: Body, axes: tuple[Var, ...], name: str, mask: str) -> tuple[dict[Var, str], dict[Var, str]]:
+    """Texts and masks of row axes walked as one flattened index called ``name``."""
+    return split_names(name, axes, Scope(body, {}, {})), dict.fromkeys(axes, mask)
+
+
+def define(kernel: LoopKernel, body: Body, constants: tuple[str, ...]) -> str:
+    """The definition of a kernel whose body is written."""
+    arguments = [*body.pointers.values(), *body.tables.values(), *body.searches.values(), *body.sizes]
+    arguments += [f"{name}: tl.constexpr" for name in constants]
+    about = f"{kernel.title} ({', '.join(kernel.origins)})" if kernel.origins else kernel.title
+    head = ["@triton.jit", f"def {kernel.name}({', '.join(arguments)}):", f'    """Computes {about}."""']
+    return "\n".join([*head, *body.lines])
+
+
+def launch(kernel: LoopKernel, body: Body, grid: tuple[str, ...], constants: Mapping[str, str]) -> tuple[str, ...]:
+    """The statement of ``forward`` that runs a kernel."""
+    arguments = [_pointer_argument(buffer) for buffer in body.pointers]
+    arguments += [f"constant_table({values!r}, {_any_tensor(body)}.device)" for values in body.tables]
+    arguments += [_halvings(length) for length in body.searches]
+    arguments += list(body.sizes)
+    arguments += [f"{name}={text}" for name, text in constants.items()]
+    return (f"{kernel.name}[({', '.join(grid)},)](", *(f"    {a}," for a in arguments), ")")
+
+
+def _pointer_argument(buffer: Buffer) -> str:
+    if buffer.members:
+        return f"address_table(({', '.join(m.name for m in buffer.members)},))"
+    return buffer.name
+
+
+def _any_tensor(body: Body) -> str:
+    return next((m.name for b in body.pointers for m in (b.members or (b,))), "")
+
+
+def _halvings(length: Index) -> str:
+    return str(length.constant.bit_length()) if length.constant is not None else f"({python_text(length)}).bit_length()"
+
+
+def extent_of(axes: tuple[Var, ...]) -> Index:
+    """Number of points of some axes together."""
+    return product_of(a.extent for a in axes)
