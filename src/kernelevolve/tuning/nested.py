@@ -74,19 +74,19 @@ def tune(
         records.add(config, seconds)
         tuner.tell(config, seconds)
     while len(trials) < limit and not expired():
-        config = tuner.ask()
-        if config is None:
+        asked = tuner.ask()
+        if asked is None:
             break
-        seconds = evaluate(config)
-        records.add(config, seconds)
-        trials.append((config, seconds))
-        tuner.tell(config, seconds)
+        seconds = evaluate(asked)
+        records.add(asked, seconds)
+        trials.append((asked, seconds))
+        tuner.tell(asked, seconds)
     best = records.best if records.best is not None else space.project(start)
     failures = sum(not math.isfinite(seconds) for _, seconds in trials)
-    return TuningReport(tuple(trials), best, records.best_seconds, _sensitivities(space, records), failures)
+    return TuningReport(tuple(trials), best, records.best_seconds, sensitivities(space, records), failures)
 
 
-def _sensitivities(space: TunableSpace, records: Records) -> tuple[Sensitivity, ...]:
+def sensitivities(space: TunableSpace, records: Records) -> tuple[Sensitivity, ...]:
     """For every tunable that was moved: the best time seen at each of its settings, compared."""
     found = []
     for name, tunable in space.tunables.items():

@@ -33,6 +33,8 @@ class Mcts:
         self._in_flight = InFlight()
         self._visits: dict[int, int] = {_ROOT: 0}
         self._value: dict[int, float] = {_ROOT: -math.inf}
+        self._above: dict[int, int] = {}
+        """Node -> the first of its parents, or the virtual root."""
         self._low, self._high = math.inf, -math.inf
 
     def select(self, graph: SearchGraph, n: int, rng: random.Random) -> Sequence[Expansion]:
@@ -54,7 +56,7 @@ class Mcts:
 
     def _room(self, number: int) -> float:
         """How many children a node may have at its present number of visits."""
-        room = math.ceil(self._widening * (1 + self._visits[number]) ** self._exponent)
+        room = math.ceil(self._widening * math.pow(1 + self._visits[number], self._exponent))
         return max(room, self._drafts) if number == _ROOT else room
 
     def _score(self, child: int, parent: int) -> float:
@@ -66,7 +68,8 @@ class Mcts:
     def update(self, graph: SearchGraph, node: Node) -> None:
         asked = self._in_flight.settle(node)
         self._visits[node.id], self._value[node.id] = 0, node.fitness if node.correct else -math.inf
-        at: int | None = node.parents[0] if node.parents else _ROOT
+        self._above[node.id] = node.parents[0] if node.parents else _ROOT
+        at: int | None = self._above[node.id]
         if node.correct:
             self._low, self._high = min(self._low, node.fitness), max(self._high, node.fitness)
         better = node.correct
@@ -78,14 +81,19 @@ class Mcts:
                 self._value[at] = node.fitness
             elif asked:
                 break  # Visits were counted on the way down, and no ancestor can gain either.
-            at = None if at == _ROOT else (graph[at].parents[0] if graph[at].parents else _ROOT)
+            at = None if at == _ROOT else self._above[at]
 
     def state_dict(self) -> Mapping[str, Any]:
-        return state_of(self._in_flight, visits=[[k, v] for k, v in self._visits.items()] if len(self._visits) < 5000 else [])
+        return state_of(self._in_flight)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Visits follow from the nodes, but for those that are out: each counts along its way down."""
         self._in_flight.load_state_dict(state["in_flight"])
-        self._visits.update({int(k): int(v) for k, v in state["visits"]})
+        for parents, count in state["in_flight"]:
+            at: int | None = parents[0] if parents else _ROOT
+            while at is not None:
+                self._visits[at] = self._visits.get(at, 0) + count
+                at = None if at == _ROOT else self._above.get(at, _ROOT)
 
 
 POLICY = Mcts

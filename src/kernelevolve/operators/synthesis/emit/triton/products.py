@@ -23,7 +23,7 @@ from kernelevolve.operators.synthesis.emit.triton.tile import (
     python_text,
     row_scope,
 )
-from kernelevolve.operators.synthesis.expr import Cast, Expr, Load, Masked, Role
+from kernelevolve.operators.synthesis.expr import Cast, Const, Expr, Load, Masked, Role
 from kernelevolve.operators.synthesis.index import Var
 from kernelevolve.operators.synthesis.kernels import LoopKernel, Pass, ProductPass
 
@@ -283,6 +283,6 @@ def operand(expr: Expr) -> Expr:
         return expr.arg
     if isinstance(expr, Masked):
         inner, other = operand(expr.value), expr.other
-        if inner is not expr.value and getattr(other, "value", None) in (0, 0.0):
-            return Masked(expr.condition, inner, type(other)(0.0, inner.dtype))  # type: ignore[call-arg]
+        if inner is not expr.value and isinstance(other, Const) and other.value == 0:
+            return Masked(expr.condition, inner, Const(0.0, inner.dtype))
     return expr
