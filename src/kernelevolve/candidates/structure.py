@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterator
 from typing import Any
+
+from pydantic import ValidationError
 
 from kernelevolve.candidates.candidate import Candidate
 from kernelevolve.candidates.space import Bool, Choice, Config, Int, PowerOfTwo, TunableSpace
+from kernelevolve.candidates.tunable import is_number
 from kernelevolve.errors import InvalidCandidate
 from kernelevolve.hashing import digest_json
 
 _KINDS: dict[str, Any] = {"PowerOfTwo": PowerOfTwo, "Int": Int, "Choice": Choice, "Bool": Bool}
 SPACE_NAME, CONFIG_NAME, PLAN_NAME = "TUNABLES", "CONFIG", "PLAN"
+
+_LINE_END = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")
+"""Where Python's parser ends a line; ``str.splitlines`` also ends one at a form feed and at Unicode separators."""
+_NUMBER = re.compile(r"(?<![\w.])(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[uUlLfF]*(?!\w)")
+"""A numeric literal of a C-like language."""
 
 
 def parse(source: str) -> ast.Module:
@@ -24,17 +34,30 @@ def parse(source: str) -> ast.Module:
             f"the candidate is not valid Python: {getattr(error, 'msg', error)}",
             path="candidate.py", line=line, fix="correct the syntax",
         ) from None  # fmt: skip
+    except (RecursionError, MemoryError):
+        raise InvalidCandidate(
+            "the candidate is nested too deeply for the Python parser", path="candidate.py", fix="split its expressions"
+        ) from None
 
 
 def assigned(tree: ast.Module, name: str) -> ast.expr | None:
     """The value expression of the last module-level assignment to ``name``, or None."""
     found = None
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
-            found = node.value
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
-            found = node.value
+    for statement in tree.body:
+        if name in _names_assigned(statement):
+            assert isinstance(statement, (ast.Assign, ast.AnnAssign))
+            found = statement.value
     return found
+
+
+def _names_assigned(statement: ast.stmt) -> list[str]:
+    """The plain names that an assignment gives a value to."""
+    targets: list[ast.expr] = []
+    if isinstance(statement, ast.Assign):
+        targets = statement.targets
+    elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        targets = [statement.target]
+    return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
 def defines_model_new(source: str) -> bool:
@@ -55,9 +78,9 @@ def read_space(source: str) -> TunableSpace:
         return TunableSpace()
     try:
         space = _literal(value)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise InvalidCandidate(
-            f"TUNABLES cannot be read: {str(error).splitlines()[0]}", path="candidate.py", line=value.lineno,
+            f"TUNABLES cannot be read: {_cause(error)}", path="candidate.py", line=value.lineno,
             fix="declare it as TunableSpace({'NAME': PowerOfTwo(low, high, default), ...}) with literal arguments",
         ) from None  # fmt: skip
     if not isinstance(space, TunableSpace):
@@ -67,14 +90,26 @@ def read_space(source: str) -> TunableSpace:
 
 def read_plan(source: str) -> dict[str, Any]:
     """The structural decisions that a generated source records as ``PLAN = {...}``; {} if there are none."""
-    value = assigned(parse(source), PLAN_NAME)
-    if value is None:
-        return {}
-    try:
-        plan = ast.literal_eval(value)
-    except ValueError:
-        return {}
+    plan = _literal_assigned(parse(source), PLAN_NAME)
     return plan if isinstance(plan, dict) else {}
+
+
+def _literal_assigned(tree: ast.Module, name: str) -> Any:
+    """The value of a module-level literal; None if there is none of that name, or it is not a literal."""
+    value = assigned(tree, name)
+    if value is None:
+        return None
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
+def _cause(error: Exception) -> str:
+    """One line: the first complaint of a pydantic error, or the message."""
+    if isinstance(error, ValidationError):
+        return str(error.errors()[0]["msg"]).removeprefix("Value error, ")
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _literal(node: ast.expr) -> Any:
@@ -102,7 +137,7 @@ def materialise(candidate: Candidate) -> str:
             "the candidate has a configuration but no module-level CONFIG", path="candidate.py",
             fix="add the line CONFIG = TUNABLES.default",
         )  # fmt: skip
-    lines = candidate.source.splitlines(keepends=True)
+    lines = _LINE_END.split(candidate.source)
     # ast counts columns in UTF-8 bytes.
     start_line, end_line = value.lineno - 1, (value.end_lineno or value.lineno) - 1
     head = lines[start_line].encode()[: value.col_offset].decode()
@@ -113,39 +148,51 @@ def materialise(candidate: Candidate) -> str:
 def split_config(source: str) -> tuple[str, Config]:
     """The source and the configuration to judge it with: a literal ``CONFIG = {...}`` in the text, else the default."""
     space = read_space(source)
-    value = assigned(parse(source), CONFIG_NAME)
-    if value is not None:
-        try:
-            config = ast.literal_eval(value)
-        except ValueError:
-            config = None
-        if isinstance(config, dict) and space.allows(config):
-            return source, config
+    config = _literal_assigned(parse(source), CONFIG_NAME)
+    if isinstance(config, dict) and space.allows(config):
+        return source, config
     return source, space.default
 
 
-class _Normaliser(ast.NodeTransformer):
-    """Drops docstrings; optionally blanks numeric constants."""
-
-    def __init__(self, blank_numbers: bool) -> None:
-        self.blank_numbers = blank_numbers
-
-    def visit_Constant(self, node: ast.Constant) -> ast.AST:
-        if self.blank_numbers and isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
-            return ast.copy_location(ast.Constant(value=0), node)
-        return node
-
-    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
-        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            return None
-        return self.generic_visit(node)
-
-
 def structure_key(source: str, *, ignore_numbers: bool = False) -> str:
-    """Hash of the syntax tree without comments, layout and docstrings: equal keys are the same program.
+    """Hash of the program without comments, layout, docstrings and ``CONFIG``: equal keys are the same program.
 
-    With ``ignore_numbers`` two sources that differ in numeric constants only are equal too: such an edit is a retune,
+    All configurations of one program have the same key. With ``ignore_numbers`` two sources that differ in numeric
+    constants only are equal too, also inside an embedded source (a string of several lines): such an edit is a retune,
     not a new program.
     """
-    tree = _Normaliser(ignore_numbers).visit(parse(source))
-    return digest_json(ast.dump(tree, include_attributes=False))
+    tree = parse(source)
+    if assigned(tree, SPACE_NAME) is not None:
+        tree.body = [statement for statement in tree.body if _names_assigned(statement) != [CONFIG_NAME]]
+    return digest_json(list(_tokens(tree, ignore_numbers)))
+
+
+def _tokens(tree: ast.Module, ignore_numbers: bool) -> Iterator[str]:
+    """The tree in prefix order; with a stack of its own, because generated sources nest deeper than Python recurses."""
+    waiting: list[Any] = [tree]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, ast.Constant):
+            yield f"constant {_constant(item.value, ignore_numbers)}"
+        elif isinstance(item, ast.AST):
+            yield type(item).__name__
+            waiting.extend(getattr(item, field, None) for field in reversed(item._fields))
+        elif isinstance(item, list):
+            kept = [part for part in item if not _is_docstring(part)]
+            yield f"list of {len(kept)}"
+            waiting.extend(reversed(kept))
+        else:
+            yield repr(item)
+
+
+def _is_docstring(item: object) -> bool:
+    """True for a string that stands alone as a statement: it does nothing, wherever it is."""
+    return isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant) and isinstance(item.value.value, str)
+
+
+def _constant(value: object, ignore_numbers: bool) -> str:
+    if ignore_numbers and is_number(value):
+        return "number"
+    if ignore_numbers and isinstance(value, str) and "\n" in value:
+        return repr(_NUMBER.sub("number", value))
+    return repr(value)
