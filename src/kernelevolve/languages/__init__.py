@@ -5,16 +5,16 @@ from kernelevolve.registry import Registry
 
 LANGUAGES: Registry[Language] = Registry(
     "language", "kernelevolve.languages", "LANGUAGE",
-    frozenset({"language", "build_cache", "prototypes", "driver", "include"}),
+    frozenset({"language", "build_cache", "prototypes", "arguments", "toolchain", "triton_autotune"}),
 )  # fmt: skip
 
 
 def detect(source: str) -> str:
-    """The name of the language that a candidate source is written in; plain PyTorch if it has no kernel."""
-    for name in LANGUAGES:
-        if LANGUAGES.get(name).matches(source):
-            return name
-    return "pytorch"
+    """The name of the language that a candidate source is written in; 'pytorch' if it has no kernel of its own.
+
+    Raises InvalidCandidate if it is not Python.
+    """
+    return next((name for name in LANGUAGES if LANGUAGES.get(name).matches(source)), "pytorch")
 
 
 __all__ = ["LANGUAGES", "Availability", "Language", "detect"]

@@ -1,191 +1,159 @@
-"""CUDA C++ for NVIDIA GPUs through NVRTC (0.1 s a build) or nvcc, without torch headers; launched on torch's stream.
+"""CUDA C++ for NVIDIA GPUs, without torch's headers: NVRTC (0.1 s a build) or nvcc, launched on torch's stream.
 
-A candidate calls ``build(source)`` on a text whose kernels are ``extern "C" __global__ void name(...)``. Their prototypes
-say how arguments are passed: pointers take tensors (or ``None``), integers and floats take Python numbers.
+A candidate calls ``build(source)`` on a text with ``extern "C" __global__`` kernels and launches them by name;
+``arguments.py`` says what each parameter takes. ``int64_t`` and its like are known without an include; ``cuda_fp16.h``,
+``cuda_bf16.h`` and ``mma.h`` are found in the wheels or the toolkit. Building needs no GPU.
 """
 
 from __future__ import annotations
 
-import ctypes
-import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from kernelevolve.languages import prototypes
-from kernelevolve.languages.build_cache import BuildError, cached_build, run_compiler
-from kernelevolve.languages.language import Availability
+from kernelevolve.errors import MissingTarget
+from kernelevolve.languages.arguments import Signature, c_type
+from kernelevolve.languages.build_cache import BuildError, build_log, cached_build, run_compiler
+from kernelevolve.languages.language import Availability, imports, inline_sources
+from kernelevolve.languages.prototypes import Prototype, read_prototypes
+from kernelevolve.languages.toolchain import cuda_driver, cuda_toolkit, nvrtc
+from kernelevolve.languages.toolchain.resources import KernelResources, read_ptxas
 
-_MARKER = r'extern\s*"C"\s*__global__\s*void'
-_TYPES: dict[str, Any] = {"float": ctypes.c_float, "double": ctypes.c_double, "pointer": ctypes.c_void_p}
-_DEFAULT_SHARED = 48 << 10
+_ALWAYS_ALLOWED_SHARED = 48 << 10
+COMPILE_ONLY_ARCHITECTURE = "sm_90a"
 
 
 def architecture() -> str:
-    """``sm_90a`` and the like for the current device; ``sm_90a`` where there is none (compile only)."""
+    """'sm_90a' and the like of torch's current device; COMPILE_ONLY_ARCHITECTURE where there is none."""
     import torch
 
     if not torch.cuda.is_available():
-        return "sm_90a"
+        return COMPILE_ONLY_ARCHITECTURE
     major, minor = torch.cuda.get_device_capability()
     return f"sm_{major}{minor}" + ("a" if major >= 9 else "")
 
 
-@dataclass(frozen=True, slots=True)
 class Kernel:
-    """One loaded kernel."""
+    """One kernel of a module; loaded on a device when it is first launched there."""
 
-    name: str
-    handle: Any
-    parameters: tuple[prototypes.Parameter, ...]
+    def __init__(self, module: CudaModule, prototype: Prototype) -> None:
+        self.name = prototype.name
+        self._module = module
+        self._signature = Signature(prototype, "cuda")
+        self._functions: dict[int, cuda_driver.Handle] = {}
+        self._allowed: dict[int, int] = {}
 
     def launch(
-        self, grid: tuple[int, ...], block: tuple[int, ...], arguments: Sequence[Any], *, shared: int = 0
+        self, grid: int | Sequence[int], block: int | Sequence[int], arguments: Sequence[Any], *, shared: int = 0
     ) -> None:
-        """Launch on torch's current stream; ``shared`` is dynamic shared memory in bytes.
+        """Launch on torch's current device and stream; returns at once.
 
-        Raises TypeError if the arguments do not fit the prototype, RuntimeError if the driver refuses the launch.
+        ``grid`` (blocks) and ``block`` (threads) have one to three sizes, x first; ``shared`` is dynamic shared memory
+        per block in bytes. Raises TypeError if the arguments do not fit the prototype, RuntimeError if the driver
+        refuses the launch, MissingTarget without a GPU.
         """
         import torch
-        from cuda.bindings import driver
 
-        if len(arguments) != len(self.parameters):
-            raise TypeError(f"{self.name} takes {len(self.parameters)} arguments, {len(arguments)} were given")
-        values = tuple(
-            (a.data_ptr() if isinstance(a, torch.Tensor) else 0 if a is None else a) for a in arguments
+        values = self._signature.convert(arguments)
+        typed = [c(v) for c, v in zip(self._signature.types, values, strict=True)]
+        if not torch.cuda.is_available():
+            raise MissingTarget("there is no NVIDIA GPU to launch a kernel on", fix="compile only, or use --target cpu")
+        device = torch.cuda.current_device()
+        stream = torch.cuda.current_stream(device).cuda_stream
+        function = self._function(device)
+        if shared > self._allowed.get(device, _ALWAYS_ALLOWED_SHARED):
+            cuda_driver.allow_shared_memory(function, shared)
+            self._allowed[device] = shared
+        cuda_driver.launch(
+            function, _three_sizes(grid), _three_sizes(block), typed, shared=shared, stream=stream, device=device
         )
-        types = tuple(_ctype(p.kind) for p in self.parameters)
-        if shared > _DEFAULT_SHARED:
-            attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            _check(driver.cuFuncSetAttribute(self.handle, attribute, shared))
-        x, y, z = (*grid, 1, 1, 1)[:3]
-        bx, by, bz = (*block, 1, 1, 1)[:3]
-        stream = torch.cuda.current_stream().cuda_stream
-        _check(driver.cuLaunchKernel(self.handle, x, y, z, bx, by, bz, shared, stream, (values, types), 0))
+
+    def _function(self, device: int) -> cuda_driver.Handle:
+        if device not in self._functions:
+            self._functions[device] = cuda_driver.get_function(self._module.loaded(device), self.name)
+        return self._functions[device]
+
+
+def _three_sizes(sizes: int | Sequence[int]) -> tuple[int, int, int]:
+    x, y, z = (*((sizes,) if isinstance(sizes, int) else sizes), 1, 1)[:3]
+    return x, y, z
 
 
 class CudaModule:
-    """A loaded cubin."""
+    """A cubin with its kernels. ``path`` is the file."""
 
-    def __init__(self, path: Path, signatures: dict[str, tuple[prototypes.Parameter, ...]]) -> None:
-        import torch
-        from cuda.bindings import driver
-
-        torch.cuda.current_stream()  # Makes the context that the driver calls below need.
-        torch.zeros(1, device="cuda")
+    def __init__(self, path: Path, prototypes: Mapping[str, Prototype]) -> None:
         self.path = path
-        (module,) = _check(driver.cuModuleLoadData(path.read_bytes()))
-        self._module = module
-        self._signatures = signatures
-        self._kernels: dict[str, Kernel] = {}
+        self._kernels = {name: Kernel(self, prototype) for name, prototype in prototypes.items()}
+        self._modules: dict[int, cuda_driver.Handle] = {}
 
     def kernel(self, name: str) -> Kernel:
-        """The kernel of that name; KeyError with the known names if there is none."""
-        from cuda.bindings import driver
-
+        """The kernel of that name. Raises KeyError with the known names if there is none."""
         if name not in self._kernels:
-            if name not in self._signatures:
-                raise KeyError(f"the source has no kernel {name!r}, only {', '.join(self._signatures)}")
-            (handle,) = _check(driver.cuModuleGetFunction(self._module, name.encode()))
-            self._kernels[name] = Kernel(name, handle, self._signatures[name])
+            raise KeyError(f"the CUDA source has no kernel {name!r}, only {', '.join(self._kernels)}")
         return self._kernels[name]
+
+    @property
+    def resources(self) -> dict[str, KernelResources]:
+        """Kernel name -> registers, spills and static shared memory, as ptxas reported them."""
+        return read_ptxas(build_log(self.path))
+
+    def loaded(self, device: int) -> cuda_driver.Handle:
+        """The driver's module on a device."""
+        if device not in self._modules:
+            self._modules[device] = cuda_driver.load_module(self.path.read_bytes(), device)
+        return self._modules[device]
 
 
 def build(source: str, *, flags: Sequence[str] = (), arch: str | None = None) -> CudaModule:
-    """Compile and load a CUDA source. Raises BuildError with the compiler's words."""
-    path, signatures = compile_cubin(source, flags=flags, arch=arch)
-    return CudaModule(path, signatures)
+    """Compile a CUDA source to a cubin for ``arch`` ('sm_90a'; the current device's by default).
 
-
-def compile_cubin(
-    source: str, *, flags: Sequence[str] = (), arch: str | None = None
-) -> tuple[Path, dict[str, tuple[prototypes.Parameter, ...]]]:
-    """Compile only: the cubin and the prototypes of its kernels; needs no GPU. Raises BuildError."""
+    ``flags`` are for NVRTC and nvcc alike, e.g. '--use_fast_math' or '-lineinfo'. Raises BuildError with the compiler's
+    words, or if there is no kernel; MissingTarget if neither compiler is here.
+    """
     try:
-        signatures = prototypes.functions(source, _MARKER)
-    except TypeError as error:
+        prototypes = read_prototypes(source, kernels=True)
+        for prototype in prototypes.values():
+            for parameter in prototype.parameters:
+                c_type(parameter)
+    except ValueError as error:
         raise BuildError(f"error: {error}") from None
-    if not signatures:
+    if not prototypes:
         raise BuildError('error: the source has no kernel; declare one as extern "C" __global__ void name(...)')
     target = arch or architecture()
-    compiler = _compile_nvrtc if nvrtc_available() else _compile_nvcc
+    toolchain = _toolchain()
 
-    def make(path: Path) -> None:
-        path.write_bytes(compiler(source, target, flags))
+    def make(path: Path) -> str:
+        if toolchain.startswith("NVRTC"):
+            cubin, log = nvrtc.compile_cubin(source, target, flags)
+            path.write_bytes(cubin)
+            return log
+        return _nvcc(source, target, flags, path)
 
-    inputs = {"source": source, "flags": list(flags), "arch": target, "with": compiler.__name__}
-    return cached_build(inputs, ".cubin", make), signatures
+    inputs = {"source": source, "flags": list(flags), "arch": target, "with": toolchain}
+    return CudaModule(cached_build(inputs, ".cubin", make), prototypes)
 
 
 @lru_cache(maxsize=1)
-def nvrtc_available() -> bool:
-    """True if NVRTC can be loaded through cuda-bindings."""
-    try:
-        from cuda.bindings import nvrtc
-
-        return bool(nvrtc.nvrtcVersion()[0] == nvrtc.nvrtcResult.NVRTC_SUCCESS)
-    except Exception:  # It raises plain RuntimeError subclasses of its own if the library is not there.
-        return False
-
-
-def include_directories() -> list[Path]:
-    """Where cuda_fp16.h and its like are: the toolkit, or the wheels that torch brings."""
-    found = []
-    nvcc = shutil.which("nvcc")
-    if nvcc:
-        found.append(Path(nvcc).resolve().parent.parent / "include")
-    import torch
-
-    wheels = Path(torch.__file__).parent.parent / "nvidia"
-    found += sorted(wheels.glob("*/include")) if wheels.is_dir() else []
-    return [path for path in found if (path / "cuda_fp16.h").exists()]
+def _toolchain() -> str:
+    """'NVRTC 13.0' or the release line of nvcc. Raises MissingTarget if neither is here."""
+    version = nvrtc.version()
+    if version is not None:
+        return f"NVRTC {version}"
+    compiler = cuda_toolkit.nvcc()
+    if compiler is None:
+        raise MissingTarget("there is neither NVRTC nor nvcc", fix="pip install nvidia-cuda-nvrtc, or install CUDA")
+    return next(line for line in run_compiler([str(compiler), "--version"]).splitlines() if "release" in line)
 
 
-def _compile_nvrtc(source: str, arch: str, flags: Sequence[str]) -> bytes:
-    from cuda.bindings import nvrtc
-
-    options = [f"--gpu-architecture={arch}", "--std=c++17", *(f"-I{p}" for p in include_directories()), *flags]
-    (program,) = _check(nvrtc.nvrtcCreateProgram(source.encode(), b"candidate.cu", 0, [], []))
-    (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
-    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-        (size,) = _check(nvrtc.nvrtcGetProgramLogSize(program))
-        log = b" " * size
-        _check(nvrtc.nvrtcGetProgramLog(program, log))
-        raise BuildError(log.decode(errors="replace").rstrip("\0 "), ["nvrtc", *options])
-    (size,) = _check(nvrtc.nvrtcGetCUBINSize(program))
-    cubin = b" " * size
-    _check(nvrtc.nvrtcGetCUBIN(program, cubin))
-    return cubin
-
-
-def _compile_nvcc(source: str, arch: str, flags: Sequence[str]) -> bytes:
-    import tempfile
-
-    if shutil.which("nvcc") is None:
-        raise BuildError("error: neither NVRTC nor nvcc is here; install cuda-bindings and nvidia-cuda-nvrtc, or CUDA")
-    with tempfile.TemporaryDirectory() as place:
-        text, cubin = Path(place) / "candidate.cu", Path(place) / "candidate.cubin"
-        text.write_text(source)
-        number = arch.removeprefix("sm_")
-        target = f"-gencode=arch=compute_{number},code=sm_{number}"
-        run_compiler(["nvcc", target, "-O3", "-std=c++17", "-cubin", *flags, str(text), "-o", str(cubin)])
-        return cubin.read_bytes()
-
-
-def _check(result: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The values of a driver or NVRTC call; RuntimeError if its status is not success."""
-    status, *values = result
-    if int(status) != 0:
-        raise RuntimeError(f"CUDA refused: {status.name}")
-    return tuple(values)
-
-
-def _ctype(kind: str) -> Any:
-    if kind in _TYPES:
-        return _TYPES[kind]
-    return {1: ctypes.c_bool, 4: ctypes.c_int32, 8: ctypes.c_int64}[prototypes.INTEGERS[kind]]
+def _nvcc(source: str, arch: str, flags: Sequence[str], path: Path) -> str:
+    (path.parent / "kernel.cu").write_text(source)
+    number = arch.removeprefix("sm_")
+    target = f"-gencode=arch=compute_{number},code=sm_{number}"
+    command = [str(cuda_toolkit.nvcc()), target, "-O3", "-std=c++17", "-cubin", "-Xptxas", "-v", *flags]
+    return run_compiler([*command, "kernel.cu", "-o", path.name], path.parent)
 
 
 class Cuda:
@@ -193,19 +161,18 @@ class Cuda:
 
     name = "cuda"
     targets = frozenset({"nvidia"})
+    limits: Mapping[str, str] = MappingProxyType({})
 
     def availability(self) -> Availability:
-        if nvrtc_available():
-            return Availability(ok=True, version="NVRTC")
-        nvcc = shutil.which("nvcc")
-        if nvcc:
-            return Availability(ok=True, version=run_compiler([nvcc, "--version"]).splitlines()[-1])
-        return Availability(
-            ok=False, missing="NVRTC or nvcc", fix="pip install cuda-bindings nvidia-cuda-nvrtc, or install CUDA"
-        )
+        """Whether a CUDA compiler is here; which one."""
+        try:
+            return Availability(ok=True, version=_toolchain())
+        except MissingTarget as error:
+            return Availability(ok=False, missing=error.problem.removeprefix("there is "), fix=error.fix)
 
     def matches(self, source: str) -> bool:
-        return "languages.cuda" in source or "languages import cuda" in source
+        """True if it builds CUDA C++, through this module or through torch's ``load_inline``."""
+        return "kernelevolve.languages.cuda" in imports(source) or "cuda_sources" in inline_sources(source)
 
 
 LANGUAGE = Cuda()

@@ -1,23 +1,31 @@
-"""Plain PyTorch: a ``ModelNew`` without a kernel of its own. Runs anywhere and says so."""
+"""Plain PyTorch: a ``ModelNew`` without a kernel of its own, e.g. a better algorithm in torch calls."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from types import MappingProxyType
 
 from kernelevolve.languages.language import Availability
 
 
 class PyTorch:
-    """Candidates that only call torch."""
+    """Candidates that only call torch. Legitimate to judge; whoever shows one says that it has no kernel of its own."""
 
     name = "pytorch"
     targets = frozenset({"cpu", "nvidia"})
+    limits: Mapping[str, str] = MappingProxyType({})
 
     def availability(self) -> Availability:
-        import torch
-
-        return Availability(ok=True, version=torch.__version__)
+        """The version of torch, without importing it."""
+        try:
+            return Availability(ok=True, version=version("torch"))
+        except PackageNotFoundError:
+            return Availability(ok=False, missing="the package torch", fix="pip install torch")
 
     def matches(self, source: str) -> bool:
-        return False  # What is left when no other language matches.
+        """Never: it is what is left when no other language matches."""
+        return False
 
 
 LANGUAGE = PyTorch()
