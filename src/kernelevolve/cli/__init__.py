@@ -1,0 +1,60 @@
+"""The terminal front door. Command modules import what they need when they run, so that ``--help`` is quick."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.main import get_command
+
+from kernelevolve import __version__
+from kernelevolve.cli.boundary import guarded
+from kernelevolve.cli.doctor import doctor
+from kernelevolve.cli.optimize import optimize
+from kernelevolve.cli.runs import list_runs
+from kernelevolve.cli.show import show
+from kernelevolve.cli.verify import verify
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Search for a fast, verified kernel for a PyTorch operator, and prove how fast it is.",
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"kernelevolve {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and end.")
+    ] = False,
+) -> None:
+    pass
+
+
+app.command()(optimize)
+app.command()(verify)
+app.command()(show)
+app.command()(doctor)
+app.command("list")(list_runs)
+
+
+def run(words: Sequence[str]) -> int:
+    """Run one command line, without the program's name, and return its exit code."""
+    return guarded(_dispatch, list(words) or ["--help"])
+
+
+def main() -> None:
+    """The ``kernelevolve`` program."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def _dispatch(words: Sequence[str]) -> Any:
+    return get_command(app).main(args=list(words), prog_name="kernelevolve", standalone_mode=False)

@@ -1,0 +1,159 @@
+"""``kernelevolve optimize``: the main job."""
+
+from __future__ import annotations
+
+import ast
+import shlex
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kernelevolve.cli.boundary import EXIT_INTERRUPTED
+from kernelevolve.cli.terminal import DEFAULT_OUT, JsonOption, OutOption, console, print_json
+from kernelevolve.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from kernelevolve.report.live import View
+    from kernelevolve.run import Run
+
+DEFAULT_EVALUATIONS, DEFAULT_MINUTES = 60, 10.0
+EXIT_NOTHING_CORRECT = 1
+
+
+def optimize(
+    problem: Annotated[
+        str | None,
+        typer.Argument(help="A problem file in the KernelBench format, or a shipped one: ranking/rmsnorm_residual."),
+    ] = None,
+    target: Annotated[str, typer.Option(help="cpu, nvidia, or auto: an NVIDIA GPU if there is one.")] = "auto",
+    evaluations: Annotated[
+        int | None, typer.Option(help=f"Candidates to judge at most.  [default: {DEFAULT_EVALUATIONS}]")
+    ] = None,
+    minutes: Annotated[float | None, typer.Option(help=f"Wall time at most.  [default: {DEFAULT_MINUTES:g}]")] = None,
+    seed: Annotated[int, typer.Option(help="Determines what is proposed.")] = 0,
+    out: OutOption = DEFAULT_OUT,
+    policy: Annotated[
+        str | None, typer.Option(help="Selection policy; by default one that suits the number of evaluations.")
+    ] = None,
+    scale: Annotated[float | None, typer.Option(help="Multiply the problem's batch size, e.g. by 0.125.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Replace a constant of the problem file.")
+    ] = None,
+    resume: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Continue a run: its identifier, a beginning of it, or 'last'.")
+    ] = None,
+    target_roofline: Annotated[
+        float | None, typer.Option(help="End the search at this fraction of the roofline, e.g. 0.9.")
+    ] = None,
+    as_json: JsonOption = False,
+    quiet: Annotated[bool, typer.Option(help="Show no progress.")] = False,
+) -> int:
+    """Search for a faster kernel for PROBLEM, verify it, and write it to OUT with its certificate and report.
+
+    Exit code 0: a correct kernel was found; 1: none was; 2: bad input; 130: interrupted, and can be resumed.
+    """
+    _check(problem, resume, evaluations, minutes, seed, target_roofline, continued=_continued_options(
+        target=target != "auto", seed=seed != 0, policy=policy is not None, scale=scale is not None,
+        set=bool(settings), **{"target-roofline": target_roofline is not None},
+    ))  # fmt: skip
+    from kernelevolve import session
+    from kernelevolve.problems.loaders import load_problem
+    from kernelevolve.report.live import live_view
+
+    overrides = dict(map(parse_setting, settings or ()))
+    view: View | None = None if quiet else live_view(console(stderr=True))
+    listeners = () if view is None else (view,)
+    if resume is not None:
+        from kernelevolve.cli.workspace import find_run
+
+        name = find_run(resume, out).id
+        with view or nullcontext():
+            run = session.resume(name, out=out, evaluations=evaluations, minutes=minutes, listeners=listeners)
+    else:
+        assert problem is not None
+        text = load_problem(problem, overrides=overrides, scale=scale)
+        with view or nullcontext():
+            run = session.optimize(
+                text,
+                target=target,
+                evaluations=DEFAULT_EVALUATIONS if evaluations is None else evaluations,
+                minutes=DEFAULT_MINUTES if minutes is None else minutes,
+                seed=seed,
+                out=out,
+                policy=policy,
+                roofline_target=target_roofline,
+                listeners=listeners,
+            )
+    return _conclude(run, out, as_json)
+
+
+def parse_setting(text: str) -> tuple[str, int | float | str | bool]:
+    """``NAME=VALUE`` taken apart; a value that is no Python number or truth value is a string."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise InvalidRequest(
+            f"--set {text!r} is not of the form NAME=VALUE", fix="write for example --set batch_size=16"
+        )
+    try:
+        literal = ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name, value
+    return name, literal if isinstance(literal, (bool, int, float, str)) else value
+
+
+def resume_command(run: str, out: Path) -> str:
+    """What to type to continue a run."""
+    place = "" if out == DEFAULT_OUT else f" --out {shlex.quote(str(out))}"
+    return f"kernelevolve optimize --resume {run}{place}"
+
+
+def _continued_options(**given: bool) -> list[str]:
+    return [f"--{name}" for name, present in given.items() if present]
+
+
+def _check(
+    problem: str | None,
+    resume: str | None,
+    evaluations: int | None,
+    minutes: float | None,
+    seed: int,
+    target_roofline: float | None,
+    continued: list[str],
+) -> None:
+    """What can be refused before anything heavy is imported."""
+    if (problem is None) == (resume is None):
+        fix = "give one of them: kernelevolve optimize problem.py, or kernelevolve optimize --resume RUN"
+        raise InvalidRequest("a search needs either a problem or a run to resume", fix=fix)
+    if resume is not None and continued:
+        raise InvalidRequest(
+            f"{', '.join(continued)} cannot be changed when a run is resumed",
+            fix="leave it out (--evaluations and --minutes may be raised), or start a new run",
+        )
+    if evaluations is not None and evaluations < 1:
+        raise InvalidRequest(f"--evaluations {evaluations} leaves nothing to judge", fix="allow at least 1")
+    if minutes is not None and not 0 < minutes < float("inf"):
+        raise InvalidRequest(f"--minutes {minutes:g} is no length of time", fix="give a number above 0")
+    if seed < 0:
+        raise InvalidRequest(f"--seed {seed} is negative", fix="give 0 or a larger number")
+    if target_roofline is not None and not 0 < target_roofline <= 1:
+        raise InvalidRequest(
+            f"--target-roofline {target_roofline:g} is no fraction", fix="give a number above 0 and at most 1"
+        )
+
+
+def _conclude(run: Run, out: Path, as_json: bool) -> int:
+    """Say what was found; the summary goes to stdout unless the JSON document does."""
+    from kernelevolve.report.contents import collect
+    from kernelevolve.report.summary import print_summary
+
+    contents = collect(run)
+    print_summary(console(stderr=as_json), contents, run.directory)
+    if as_json:
+        print_json(contents.summary.model_dump(mode="json"))
+    if run.interrupted:
+        console(stderr=True).print(f"Interrupted; nothing is lost. Continue with:\n  {resume_command(run.id, out)}",
+                                   soft_wrap=True)  # fmt: skip
+        return EXIT_INTERRUPTED
+    return 0 if contents.best is not None else EXIT_NOTHING_CORRECT

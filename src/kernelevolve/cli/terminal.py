@@ -1,0 +1,43 @@
+"""Where output goes: with ``--json`` one document on stdout and every word for people on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document on stdout and everything for people on stderr.")
+]
+OutOption = Annotated[Path, typer.Option("--out", help="Directory that holds the runs.")]
+DEFAULT_OUT = Path("runs")
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A rich console that takes text literally: nothing that a candidate printed is read as mark-up."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Write the one document to stdout. Infinite and NaN numbers, which JSON lacks, become null."""
+    sys.stdout.write(json.dumps(_finite(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if abs(value) < float("inf") else None
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value

@@ -1,0 +1,1 @@
+"""Report: what a run found, as a file to keep and as a view of the terminal."""

@@ -1,0 +1,80 @@
+"""The claim: what a run may say of its best kernel, and on what it rests. One wording for terminal and report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kernelevolve.judge.verdict import Measurement, Speedup, Verdict
+from kernelevolve.report.units import share_text, speedup_text
+
+
+class Standing(StrEnum):
+    """How much a result is worth."""
+
+    WIN = "win"
+    """The strict test found it faster than every baseline, beyond interval and noise."""
+    NO_WIN = "no win"
+    """The strict test found it correct, but not faster than every baseline."""
+    UNPROVEN = "unproven"
+    """Only the search's short timing stands behind it."""
+    NOTHING = "nothing"
+    """No correct kernel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A headline and how it was measured, in whole sentences."""
+
+    standing: Standing
+    headline: str
+    basis: str
+
+
+def state_claim(verdict: Verdict | None, promoted: bool) -> Claim:
+    """What may be said of the best kernel's verdict; None if there is no correct kernel."""
+    if verdict is None or not verdict.correct:
+        return Claim(Standing.NOTHING, "No correct kernel was found.", "Nothing that was proposed passed the judge.")
+    speedups = list(verdict.speedups.values())
+    basis = describe_basis(verdict.measurement) if verdict.measurement is not None else "It was not timed."
+    if not speedups:
+        return Claim(Standing.UNPROVEN, "The kernel is correct, but no baseline could be timed beside it.", basis)
+    strongest = min(speedups, key=lambda s: s.value)
+    against = f"{speedup_text(strongest)} against {strongest.baseline}, the fastest baseline, in {strongest.clock} time"
+    if not promoted:
+        return Claim(
+            Standing.UNPROVEN,
+            f"Not yet proven: a short timing gives {against}.",
+            f"No strict test has confirmed it, so this is no claim. {basis}",
+        )
+    if verdict.wins:
+        return Claim(Standing.WIN, f"Faster than every baseline: {against}.", f"Measured by the strict test. {basis}")
+    return Claim(
+        Standing.NO_WIN,
+        f"Correct, but not faster than every baseline: {against}.",
+        f"Measured by the strict test; a win needs every interval above 1 by more than the noise. {basis}",
+    )
+
+
+def describe_basis(measurement: Measurement) -> str:
+    """How the times were taken, from the measurement itself."""
+    blocks = max((len(s.blocks) for s in measurement.samples), default=0)
+    calls = sum(len(block) for s in measurement.samples for block in s.blocks)
+    workloads = len({s.workload for s in measurement.samples})
+    methods = sorted({s.method for s in measurement.samples})
+    confidence = max((s.confidence for s in measurement.speedups), default=0.95)
+    noise = measurement.environment.get("noise_floor")
+    return (
+        f"{calls} timed calls on {workloads} workload{'s' if workloads != 1 else ''}, kernel and baselines side by "
+        f"side in up to {blocks} interleaved blocks ({'; '.join(methods)}); the figure is the median over blocks, the "
+        f"interval a {confidence:.0%} bootstrap over paired blocks"
+        + (f"; a baseline timed against itself differed by {share_text(float(noise))}" if noise is not None else "")
+        + "."
+    )
+
+
+def outcome_word(speedup: Speedup) -> str:
+    """``faster``, ``slower``, or ``no difference seen`` where the interval holds 1."""
+    if speedup.low > 1:
+        return "faster"
+    return "slower" if speedup.high < 1 else "no difference seen"
