@@ -87,7 +87,7 @@ def _norms(flat: _Flat) -> tuple[float, float]:
     if not found:
         return 0.0, 0.0
     squares, lows, highs = torch.stack(found).T.cpu().nan_to_num_(nan=math.inf, posinf=math.inf, neginf=-math.inf)
-    return math.sqrt(float(squares.sum())), max(-float(lows.min()), float(highs.max()))
+    return math.sqrt(float(squares.sum())), max(abs(float(lows.min())), abs(float(highs.max())))
 
 
 def _first_above(flat: _Flat, limit: float) -> int:

@@ -9,7 +9,8 @@ class TolerancePolicy(BaseModel):
     """Limits on a candidate's error against the fp64 golden output (all factors are dimensionless).
 
     With ``e_ref`` the error of the reference in its stated dtype against the golden, ``eps`` the machine epsilon of
-    the output dtype and ``rms`` the root mean square of the golden:
+    the output dtype, but at most that of fp32, in which narrower kernels accumulate, and ``rms`` the root mean square
+    of the golden:
 
     * rms error <= max(k * rms(e_ref), floor * eps * rms(golden))
     * max error <= max(k_max * max(e_ref), floor_max * eps * max|golden|)
