@@ -8,6 +8,7 @@ All quantities are non-negative element counts or positions unless a coefficient
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -144,6 +145,10 @@ class Index:
             factor, remainder = inner.denominator._split(divisor)
             if not remainder.terms:
                 return quotient + (inner.numerator // divisor) % factor
+        common = _common_factor(rest, divisor)
+        if common is not None:
+            whole, smaller, _ = common
+            return quotient + whole // smaller
         return quotient + Index.of(FloorDiv(rest, divisor))
 
     def __mod__(self, other: IndexLike) -> Index:
@@ -154,6 +159,10 @@ class Index:
         inner = _single(rest)
         if isinstance(inner, Mod) and not inner.denominator._split(divisor)[1].terms:
             return inner.numerator % divisor
+        common = _common_factor(rest, divisor)
+        if common is not None:
+            whole, smaller, factor = common
+            return (whole % smaller) * factor + (rest - whole * factor)
         return Index.of(Mod(rest, divisor))
 
     def _split(self, divisor: Index) -> tuple[Index, Index]:
@@ -219,6 +228,13 @@ class Index:
             elif any(not isinstance(a, Var) and variable in Index.of(a).variables for a in monomial):
                 return None
         return _collect(total)
+
+    def _atom_factor(self, atom: Atom) -> Index | None:
+        """The factor of an atom that occurs linearly; None otherwise."""
+        total = [(_quotient(m, (atom,)), c) for m, c in self.terms if atom in m]
+        if any(rest is None or atom in rest for rest, _ in total):
+            return None
+        return _collect((rest, c) for rest, c in total if rest is not None)
 
     @property
     def affine(self) -> bool:
@@ -296,7 +312,7 @@ def flatten(index: tuple[Index, ...], shape: tuple[Index, ...]) -> Index:
     total = Index()
     for i, s in zip(index, strides_of(shape), strict=True):
         total = total + i * s
-    return total
+    return _recombined(total)
 
 
 def unflatten(offset: Index, shape: tuple[Index, ...]) -> tuple[Index, ...]:
@@ -338,7 +354,10 @@ def _atom_bound(atom: Atom) -> Index | None:
     if isinstance(atom, Mod):
         return atom.denominator - 1
     top = upper_bound(atom.numerator)
-    return None if top is None else top // atom.denominator
+    if top is None:
+        return None
+    whole, rest = (top + 1)._split(atom.denominator)
+    return whole - 1 if not rest.terms else top // atom.denominator
 
 
 def _below(index: Index, limit: Index) -> bool:
@@ -351,6 +370,44 @@ def _below(index: Index, limit: Index) -> bool:
     margin = limit - 1 - top
     # Every size is at least 1, so a polynomial with its negative constant covered by positive terms is not negative.
     return all(c >= 0 for m, c in margin.terms if m) and sum(c for _, c in margin.terms) >= 0
+
+
+def _common_factor(index: Index, divisor: Index) -> tuple[Index, Index, Index] | None:
+    """``(whole, smaller, factor)``: ``index == whole * factor + r``, ``0 <= r < factor``, ``divisor == smaller * factor``.
+
+    Then ``index // divisor == whole // smaller`` and ``index % divisor == (whole % smaller) * factor + r``.
+    """
+    if len(divisor.terms) != 1:
+        return None
+    (by, number), *_ = divisor.terms
+    candidates = set()
+    for monomial, coefficient in index.terms:
+        shared = tuple(a for a in by if a in monomial)
+        candidates.add((shared, math.gcd(coefficient, number)))
+    for shared, count in sorted(candidates, key=lambda c: (-len(c[0]), -c[1])):
+        factor = Index(((shared, count),))
+        if factor == Index.of(1) or factor == divisor:
+            continue
+        whole, rest = index._split(factor)
+        if whole.terms and _below(rest, factor):
+            return whole, divisor._split(factor)[0], factor
+    return None
+
+
+def _recombined(index: Index) -> Index:
+    """The expression with every ``(n // d) * d * c + (n % d) * c`` replaced by ``n * c``."""
+    for atom in index.atoms:
+        if not isinstance(atom, Mod):
+            continue
+        scale = index._atom_factor(atom)
+        quotient = atom.numerator // atom.denominator
+        if scale is None or not quotient.terms:
+            continue
+        whole = quotient * atom.denominator * scale
+        held = dict(index.terms)
+        if all(held.get(m, 0) == c for m, c in whole.terms):
+            return _recombined(index - whole - Index.of(atom) * scale + atom.numerator * scale)
+    return index
 
 
 def _single(index: Index) -> Atom | None:
