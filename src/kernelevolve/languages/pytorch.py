@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from types import MappingProxyType
 
-from kernelevolve.languages.language import Availability
+from kernelevolve.languages.language import Availability, imports, inline_sources
 
 
 class PyTorch:
@@ -24,8 +24,10 @@ class PyTorch:
             return Availability(ok=False, missing="the package torch", fix="pip install torch")
 
     def matches(self, source: str) -> bool:
-        """Never: it is what is left when no other language matches."""
-        return False
+        """True if nothing in it compiles a kernel."""
+        compiling = ("kernelevolve.languages", "triton")
+        imported = any(name == c or name.startswith(f"{c}.") for name in imports(source) for c in compiling)
+        return not imported and not inline_sources(source)
 
 
 LANGUAGE = PyTorch()
