@@ -39,11 +39,11 @@ def _root(
     pass
 
 
-app.command()(optimize)
-app.command()(verify)
-app.command()(show)
-app.command()(doctor)
-app.command("list")(list_runs)
+app.command(short_help="Search for a faster kernel.")(optimize)
+app.command(short_help="Judge one file that somebody wrote.")(verify)
+app.command(short_help="Show what a run found, why it is fast, and what failed.")(show)
+app.command("list", short_help="List the runs.")(list_runs)
+app.command(short_help="Say what this machine can do, and what is missing.")(doctor)
 
 
 def run(words: Sequence[str]) -> int:

@@ -50,7 +50,9 @@ def guarded(command: Callable[[Sequence[str]], Any], words: Sequence[str]) -> in
 
 
 def _complain(sentence: str, as_json: bool, code: int) -> int:
-    print(f"error: {sentence}", file=sys.stderr, flush=True)
+    from kernelevolve.report.console import printable
+
+    print(f"error: {printable(sentence)}", file=sys.stderr, flush=True)
     if as_json:
         print_json({"error": sentence})
     return code

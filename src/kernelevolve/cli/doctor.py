@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelevolve.cli.terminal import JsonOption, console, print_json
+from kernelevolve.cli.terminal import JsonOption
 
 
 def doctor(as_json: JsonOption = False) -> int:

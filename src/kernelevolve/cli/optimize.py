@@ -25,7 +25,10 @@ EXIT_NOTHING_CORRECT = 1
 def optimize(
     problem: Annotated[
         str | None,
-        typer.Argument(help="A problem file in the KernelBench format, or a shipped one: ranking/rmsnorm_residual."),
+        typer.Argument(
+            metavar="PROBLEM",
+            help="A problem file in the KernelBench format, or a shipped one: ranking/rmsnorm_residual.",
+        ),
     ] = None,
     target: Annotated[str, typer.Option(help="cpu, nvidia, or auto: an NVIDIA GPU if there is one.")] = "auto",
     evaluations: Annotated[
@@ -48,7 +51,7 @@ def optimize(
         float | None, typer.Option(help="End the search at this fraction of the roofline, e.g. 0.9.")
     ] = None,
     as_json: JsonOption = False,
-    quiet: Annotated[bool, typer.Option(help="Show no progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> int:
     """Search for a faster kernel for PROBLEM, verify it, and write it to OUT with its certificate and report.
 

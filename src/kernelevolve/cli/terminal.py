@@ -21,15 +21,15 @@ DEFAULT_OUT = Path("runs")
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A rich console that takes text literally: nothing that a candidate printed is read as mark-up."""
-    from rich.console import Console
+    """The console for people."""
+    from kernelevolve.report.console import PlainConsole
 
-    return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+    return PlainConsole(stderr=stderr)
 
 
 def print_json(document: Mapping[str, Any]) -> None:
     """Write the one document to stdout. Infinite and NaN numbers, which JSON lacks, become null."""
-    sys.stdout.write(json.dumps(_finite(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.write(json.dumps(_finite(document), indent=2, allow_nan=False) + "\n")
     sys.stdout.flush()
 
 

@@ -13,11 +13,13 @@ EXIT_NOT_CORRECT = 1
 
 
 def verify(
-    problem: Annotated[str, typer.Argument(help="A problem file, or a shipped one: ranking/rmsnorm_residual.")],
-    candidate: Annotated[Path, typer.Argument(help="A Python file that defines ModelNew.")],
+    problem: Annotated[
+        str, typer.Argument(metavar="PROBLEM", help="A problem file, or a shipped one: ranking/rmsnorm_residual.")
+    ],
+    candidate: Annotated[Path, typer.Argument(metavar="CANDIDATE", help="A Python file that defines ModelNew.")],
     target: Annotated[str, typer.Option(help="cpu, nvidia, or auto: an NVIDIA GPU if there is one.")] = "auto",
     strict: Annotated[
-        bool, typer.Option(help="Judge as a finalist is: held-out and stress workloads, long timing.")
+        bool, typer.Option("--strict", help="Judge as a finalist is: held-out and stress workloads, long timing.")
     ] = False,
     scale: Annotated[float | None, typer.Option(help="Multiply the problem's batch size, e.g. by 0.125.")] = None,
     settings: Annotated[
