@@ -111,7 +111,7 @@ class Evaluation:
             kind=VerdictKind.CORRECT,
             stage=self.stage,
             errors=worst(self._errors),
-            measurement=assemble(self.bench, samples, twins, self.rng),
+            measurement=assemble(self.bench, samples, twins),
             rooflines=rooflines,
             notes=(
                 *read_notes(self.candidate.source),

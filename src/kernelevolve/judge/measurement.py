@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import random
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -16,7 +15,7 @@ from kernelevolve.judge.verdict import Measurement, Samples, Speedup
 CANDIDATE = "candidate"
 
 
-def assemble(bench: Bench, samples: Sequence[Samples], twins: Mapping[str, str], rng: random.Random) -> Measurement:
+def assemble(bench: Bench, samples: Sequence[Samples], twins: Mapping[str, str]) -> Measurement:
     """Speed-ups over every baseline that was timed on all workloads, for every clock; and the environment.
 
     ``twins`` maps the name of a second run of a baseline to that baseline: their difference is the noise floor.
@@ -29,8 +28,7 @@ def assemble(bench: Bench, samples: Sequence[Samples], twins: Mapping[str, str],
         for clock in clocks:
             if all((name, workload, clock) in by_key for workload in workloads):
                 parts = [
-                    speedup(by_key[name, workload, clock], by_key[CANDIDATE, workload, clock], rng=rng)
-                    for workload in workloads
+                    speedup(by_key[name, workload, clock], by_key[CANDIDATE, workload, clock]) for workload in workloads
                 ]
                 speedups.append(combine(parts))
     environment = describe_environment(bench)
