@@ -55,7 +55,8 @@ class Clock(StrEnum):
 class OutputError(BaseModel):
     """How far one output is from the fp64 golden on one workload."""
 
-    model_config = ConfigDict(frozen=True)
+    # JSON has no infinity and no NaN; as null they could not be read back.
+    model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings")
 
     workload: str
     output: str = Field(description="path of the output in a nested result, e.g. '0' or '1.values'")
@@ -156,12 +157,12 @@ class Verdict(BaseModel):
     stage: Stage
     effort: Effort
     reason: str = Field(default="", description="one sentence; empty for correct")
-    detail: str = Field(default="", description="trimmed compiler log, traceback of the candidate, or first failing element")
+    detail: str = Field(default="", description="trimmed compiler log, or traceback of the candidate")
     errors: tuple[OutputError, ...] = ()
     measurement: Measurement | None = None
     rooflines: tuple[Roofline, ...] = ()
-    artifact_key: str | None = Field(default=None, description="hash of the built artifact (.so, cubin, PTX); for dedup")
-    notes: tuple[str, ...] = Field(default=(), description="what the reader should know, e.g. 'product calls the library'")
+    artifact_key: str | None = Field(default=None, description="hash of the built artifact (.so, cubin, PTX)")
+    notes: tuple[str, ...] = Field(default=(), description="to be known, e.g. 'product calls the library'")
     seconds_building: float = 0.0
     seconds_running: float = 0.0
     seconds_total: float = 0.0
