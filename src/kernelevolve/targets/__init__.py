@@ -4,7 +4,10 @@ from kernelevolve.errors import MissingTarget
 from kernelevolve.registry import Registry
 from kernelevolve.targets.target import Ceilings, Target
 
-TARGETS: Registry[Target] = Registry("target", "kernelevolve.targets", "TARGET", frozenset({"target", "ceilings"}))
+TARGETS: Registry[Target] = Registry(
+    "target", "kernelevolve.targets", "TARGET",
+    frozenset({"target", "ceilings", "specification", "topology", "measured"}),
+)  # fmt: skip
 
 
 def resolve(name: str) -> Target:

@@ -1,134 +1,91 @@
-"""NVIDIA GPUs through CUDA."""
+"""NVIDIA GPUs through CUDA; on paper where there is none, so that kernels can still be written and compiled."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from kernelevolve.hashing import digest_bytes
 from kernelevolve.languages import Availability
+from kernelevolve.languages.toolchain.resources import shared_limit
+from kernelevolve.targets import specification
 from kernelevolve.targets.ceilings import cached_ceilings
 from kernelevolve.targets.target import Ceilings
 
-if TYPE_CHECKING:
-    import torch
-
-_BUFFER = 1 << 31
-"""Bytes streamed to measure bandwidth."""
+COMPILE_ONLY_CHIP = "h100"
+"""The specification whose figures stand in where there is no GPU."""
 
 
 class Nvidia:
-    """The first visible GPU."""
+    """The GPU that torch uses: its current device, the first one unless something else was set."""
 
     name = "nvidia"
     device_type = "cuda"
     exclusive_compile = False
 
     def availability(self) -> Availability:
+        """Whether torch can use a GPU here."""
         import torch
 
         if torch.version.cuda is None:
-            return Availability(
-                ok=False, missing="a torch build with CUDA", fix="install a CUDA build of torch, or use --target cpu"
-            )
+            fix = "install a CUDA build of torch (pip install torch on a machine with a GPU), or use --target cpu"
+            return Availability(ok=False, missing="a torch that was built with CUDA", fix=fix)
         if not torch.cuda.is_available():
-            return Availability(
-                ok=False, missing="an NVIDIA GPU with its driver", fix="run where nvidia-smi works, or use --target cpu"
-            )
+            fix = "run where nvidia-smi works, or use --target cpu"
+            return Availability(ok=False, missing="an NVIDIA GPU with its driver", fix=fix)
         return Availability(ok=True, version=f"CUDA {torch.version.cuda}")
 
     def device_name(self) -> str:
+        """The name that the driver reports, or the chip that is assumed for compiling."""
+        if not self.availability().ok:
+            return specification.load(COMPILE_ONLY_CHIP).name
         import torch
 
-        return torch.cuda.get_device_name(0)
+        return torch.cuda.get_device_name()
 
     def facts(self) -> dict[str, str | int | float]:
+        """device, compute_capability, multiprocessors, l2_bytes, shared_bytes (most of one block), warp_size …"""
+        if not self.availability().ok:
+            sheet = specification.load(COMPILE_ONLY_CHIP)
+            return {"device": sheet.name, **sheet.facts}
         import torch
 
-        p = torch.cuda.get_device_properties(0)
+        p = torch.cuda.get_device_properties(torch.cuda.current_device())
         return {
             "device": p.name,
             "compute_capability": f"{p.major}.{p.minor}",
             "multiprocessors": p.multi_processor_count,
             "l2_bytes": p.L2_cache_size,
-            "shared_bytes": getattr(p, "shared_memory_per_block_optin", 49152),
+            "shared_bytes": shared_limit(f"sm_{p.major}{p.minor}"),
+            "shared_bytes_per_multiprocessor": p.shared_memory_per_multiprocessor,
+            "threads_per_multiprocessor": p.max_threads_per_multi_processor,
             "warp_size": p.warp_size,
             "memory_bytes": p.total_memory,
         }
 
     def ceilings(self) -> Ceilings:
+        """Measured (some seconds, the first time); where there is no GPU, the specification's, marked as such."""
+        if not self.availability().ok:
+            return specification.load(COMPILE_ONLY_CHIP).ceilings()
         import torch
 
-        key = {"device": self.device_name(), "torch": torch.__version__, "cuda": str(torch.version.cuda)}
-        return cached_ceilings(key, self._measure)
+        from kernelevolve.targets.measured import nvidia as measured
 
-    def _measure(self) -> Ceilings:
-        import os
-
-        import torch
-
-        n = _BUFFER // 4
-        source, target = torch.ones(n, device="cuda"), torch.empty(n, device="cuda")
-        read = _BUFFER / _best(lambda: source.sum())
-        copy = 2 * _BUFFER / _best(lambda: target.copy_(source))
-        del source, target
-        return Ceilings(
-            device=self.device_name(), read_bandwidth=read, copy_bandwidth=copy, flops=_matmul_rates(),
-            launch_seconds=_launch_seconds(), cache_bytes=torch.cuda.get_device_properties(0).L2_cache_size,
-            threads=len(os.sched_getaffinity(0)),
-        )  # fmt: skip
+        device = torch.cuda.current_device()
+        key = {
+            "device": self.device_name(), "driver": _driver_version(), "torch": torch.__version__,
+            "cuda": str(torch.version.cuda), "method": digest_bytes(Path(measured.__file__).read_bytes()),
+            "memory": str(torch.cuda.get_device_properties(device).total_memory),
+        }  # fmt: skip
+        return cached_ceilings(key, lambda: measured.measure(device))
 
 
-def _matmul_rates() -> dict[str, float]:
-    """Multiply-adds counted as two, per second, of a square product of random values (zeros run faster)."""
-    import torch
-
-    rates = {}
-    before = torch.backends.cuda.matmul.allow_tf32
-    kinds: list[tuple[str, torch.dtype, bool]] = [
-        ("float32", torch.float32, False), ("tf32", torch.float32, True), ("float64", torch.float64, False),
-        ("float16", torch.float16, False), ("bfloat16", torch.bfloat16, False),
-    ]  # fmt: skip
+def _driver_version() -> str:
+    """The version of the kernel driver, e.g. '580.65.06'; '' if the system does not tell."""
     try:
-        for name, dtype, tf32 in kinds:
-            size = 8192 if name in ("float16", "bfloat16", "tf32") else 4096
-            torch.backends.cuda.matmul.allow_tf32 = tf32
-            a, b = (torch.randn(size, size, device="cuda").to(dtype) for _ in range(2))
-            rates[name] = 2.0 * size**3 / _best(lambda a=a, b=b: a @ b)
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
-    return rates
-
-
-def _launch_seconds() -> float:
-    """Wall time from call to completion of a kernel that does nothing worth mentioning."""
-    import torch
-
-    one = torch.zeros(1, device="cuda")
-    times = []
-    for _ in range(200):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        one.add_(1)
-        torch.cuda.synchronize()
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
-def _best(call: Callable[[], object], repeats: int = 10) -> float:
-    """Shortest device time of a call, in seconds."""
-    import torch
-
-    call()
-    times = []
-    for _ in range(repeats):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        call()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(start.elapsed_time(end) * 1e-3)
-    return min(times)
+        words = Path("/proc/driver/nvidia/version").read_text().split()
+    except OSError:
+        return ""
+    return next((word for word in words if word[:1].isdigit() and word.count(".") >= 1), "")
 
 
 TARGET = Nvidia()

@@ -17,7 +17,9 @@ class Ceilings(BaseModel):
     device: str = Field(description="device name as the driver or kernel gives it")
     read_bandwidth: float = Field(description="bytes per second of a pure streaming read")
     copy_bandwidth: float = Field(description="bytes per second of a copy, read plus written bytes")
-    flops: dict[str, float] = Field(description="dtype name -> multiply-adds counted as 2, per second, in a matrix product")
+    flops: dict[str, float] = Field(
+        description="'float32', 'tf32', 'bfloat16' … -> multiply-adds counted as 2, per second, in a matrix product"
+    )
     launch_seconds: float = Field(description="least seconds from call to completion of an empty kernel")
     cache_bytes: int = Field(description="last-level cache, to be flushed before a timed call")
     threads: int = Field(default=1, description="CPU threads a program may use")
@@ -42,7 +44,7 @@ class Target(Protocol):
         ...
 
     def facts(self) -> dict[str, str | int | float]:
-        """What a kernel writer needs to know: cores, SIMD width or SM count, cache and shared-memory sizes, warp size."""
+        """What a kernel writer needs to know: cores, SIMD width or multiprocessors, cache and shared memory sizes."""
         ...
 
     def ceilings(self) -> Ceilings:

@@ -1,0 +1,1 @@
+"""How the ceilings of each chip family are measured, once per device."""
