@@ -232,14 +232,14 @@ class Search:
 
 @dataclass(frozen=True)
 class TableValue:
-    """An entry of a short table of integers, the constants in which the members of a family differ."""
+    """An entry of a short table of integers or sizes: that in which the members of a family differ."""
 
-    values: tuple[int, ...]
+    values: tuple[Index, ...]
     index: Index
     dtype: DType
 
     def __str__(self) -> str:
-        return f"table{list(self.values)}[{self.index}]"
+        return f"table[{', '.join(map(str, self.values))}][{self.index}]"
 
     @property
     def variables(self) -> frozenset[Var]:

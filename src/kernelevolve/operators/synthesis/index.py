@@ -373,7 +373,7 @@ def _below(index: Index, limit: Index) -> bool:
 
 
 def _common_factor(index: Index, divisor: Index) -> tuple[Index, Index, Index] | None:
-    """``(whole, smaller, factor)``: ``index == whole * factor + r``, ``0 <= r < factor``, ``divisor == smaller * factor``.
+    """``(whole, smaller, factor)``: index == whole * factor + r with 0 <= r < factor, and divisor == smaller * factor.
 
     Then ``index // divisor == whole // smaller`` and ``index % divisor == (whole % smaller) * factor + r``.
     """

@@ -102,6 +102,8 @@ class Product:
     right: Expr
     target: Target
     origins: tuple[str, ...] = ()
+    library: Extern | None = None
+    """The torch call that computes the same, if there is one."""
 
     @property
     def axes(self) -> tuple[Var, ...]:
@@ -148,11 +150,13 @@ Operation: TypeAlias = Pointwise | Reduction | Product | Extern
 
 @dataclass(frozen=True)
 class SizeBinding:
-    """Where a runtime size comes from: dimension ``dim`` of the input buffer named ``buffer``."""
+    """Where a runtime size comes from: dimension ``dim`` of the input buffer named ``buffer``, over ``divisor``."""
 
     size: Size
     buffer: str
     dim: int
+    divisor: int = 1
+    """The kernels hold for sizes that it divides only."""
 
 
 @dataclass(frozen=True)
