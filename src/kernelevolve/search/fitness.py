@@ -10,7 +10,7 @@ _WORST = float("-inf")
 
 
 def fitness(verdict: Verdict) -> float:
-    """log(time of the fastest baseline / time of the candidate); 0 is the baseline, -inf what is not correct or not timed.
+    """log(time of the fastest baseline / time of the candidate); 0 is the baseline, -inf is wrong or was not timed.
 
     Both times come from the same interleaved session where the baselines were part of it.
     """

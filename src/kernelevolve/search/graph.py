@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kernelevolve.search.node import Node
 
@@ -39,19 +39,21 @@ class SearchGraph:
         return len(self._nodes)
 
     def __getitem__(self, number: int) -> Node:
+        if number < 0:
+            raise IndexError(f"there is no node {number}")
         return self._nodes[number]
 
     def nodes(self) -> Iterator[Node]:
         """All nodes in the order of insertion."""
         return iter(self._nodes)
 
-    def children(self, number: int) -> list[int]:
-        """Numbers of the nodes made from this one, oldest first. Not to be changed."""
-        return self._children.get(number, [])
+    def children(self, number: int) -> Sequence[int]:
+        """Numbers of the nodes made from this one, oldest first."""
+        return self._children.get(number, ())
 
     @property
-    def roots(self) -> list[int]:
-        """Numbers of the drafts, oldest first. Not to be changed."""
+    def roots(self) -> Sequence[int]:
+        """Numbers of the drafts, oldest first."""
         return self._roots
 
     @property

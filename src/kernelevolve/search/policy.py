@@ -22,26 +22,33 @@ class Expansion:
 
 
 class Policy(Protocol):
-    """One selection policy. The module ``search/policies/<name>.py`` holds ``POLICY``, a class that makes these.
+    """One selection policy. The module ``search/policies/<name>.py`` holds ``POLICY``, a class that makes these; all
+    its settings are keyword arguments with defaults.
 
-    ``select`` is called whenever the engine can start work, possibly while earlier expansions are still being judged;
-    ``update`` is called once for every node, after it was inserted, in order of insertion. Given the same calls and
-    the same generator state, a policy gives the same answers. Rebuilding one by ``update`` over a stored graph, then
-    ``load_state_dict``, continues a run.
+    ``select`` is called whenever the engine can start work, possibly while earlier expansions are still being judged.
+    Every expansion is answered once: by ``update`` with a node of just its parents, or by ``withdraw``. Given the same
+    calls and the same generator state, a policy gives the same answers.
+
+    To continue a run, a new policy gets ``update`` for every stored node, in order, then ``load_state_dict``. What was
+    in flight when the earlier process ended is not restored: nobody would answer it.
     """
 
     name: str
 
     def select(self, graph: SearchGraph, n: int, rng: random.Random) -> Sequence[Expansion]:
-        """Up to ``n`` expansions (fewer, or none, if it wants to wait for work in flight)."""
+        """Up to ``n`` expansions; none if the policy sees nothing (more) to expand."""
         ...
 
     def update(self, graph: SearchGraph, node: Node) -> None:
-        """Learn of an inserted node."""
+        """Learn of an inserted node; called once for every node, in the order of insertion."""
+        ...
+
+    def withdraw(self, expansion: Expansion, *, spent: bool) -> None:
+        """An expansion gives no node. ``spent``: no operator has anything new from its parents; do not ask again."""
         ...
 
     def state_dict(self) -> Mapping[str, Any]:
-        """JSON-serialisable state that the graph alone does not tell (visit counts in flight, cursors, islands)."""
+        """JSON-serialisable state that the nodes alone do not tell (spent parents, cursors)."""
         ...
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

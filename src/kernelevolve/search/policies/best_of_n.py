@@ -1,4 +1,4 @@
-"""Best of n: independent drafts and nothing else. The control against which every other policy has to show its worth."""
+"""Best of n: independent drafts and nothing else. The control that every other policy has to beat."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernelevolve.search.graph import SearchGraph
+from kernelevolve.search.in_flight import InFlight
 from kernelevolve.search.node import Node
-from kernelevolve.search.policies.in_flight import InFlight, state_of
 from kernelevolve.search.policy import Expansion
 
 
@@ -21,16 +21,24 @@ class BestOfN:
         self._in_flight = InFlight()
 
     def select(self, graph: SearchGraph, n: int, rng: random.Random) -> Sequence[Expansion]:
-        return [self._in_flight.issue() for _ in range(n)]
+        """``n`` drafts; none once drafting has nothing new."""
+        return [] if self._in_flight.is_spent(()) else [self._in_flight.issue() for _ in range(n)]
 
     def update(self, graph: SearchGraph, node: Node) -> None:
+        """Nothing is learnt from a result."""
         self._in_flight.settle(node)
 
+    def withdraw(self, expansion: Expansion, *, spent: bool) -> None:
+        """A draft came to nothing."""
+        self._in_flight.withdraw(expansion, spent=spent)
+
     def state_dict(self) -> Mapping[str, Any]:
-        return state_of(self._in_flight)
+        """Whether drafting is spent."""
+        return self._in_flight.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._in_flight.load_state_dict(state["in_flight"])
+        """Restore what ``state_dict`` gave."""
+        self._in_flight.load_state_dict(state)
 
 
 POLICY = BestOfN

@@ -1,99 +1,142 @@
 """MCTS: UCT (Kocsis and Szepesvári 2006) over the tree of programs, with progressive widening (Coulom 2007).
 
+A node may have ceil(widening * visits^exponent) children, so that few evaluations are not all spent on the first level.
 A node's value is the best fitness below it, not the mean: a search for one fast kernel does not care how bad the other
-children are. Values are scaled by the range seen so far. Expansions in flight count as visits (virtual loss), so that
-several at once go to different places.
+children are. Values are scaled by the range seen so far. An expansion counts as a visit from the moment it is issued
+(virtual loss, Chaslot et al. 2008), so that several at once go to different places.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
 
+from kernelevolve.search.expanding import ExpandingPolicy
 from kernelevolve.search.graph import SearchGraph
 from kernelevolve.search.node import Node
-from kernelevolve.search.policies.in_flight import InFlight, state_of
-from kernelevolve.search.policy import Expansion
 
 _ROOT = -1
 
 
-class Mcts:
-    """Walks down from a virtual root whose children are the drafts."""
+@dataclass(slots=True)
+class _Vertex:
+    """A correct program in the tree, or the virtual root, whose children are the drafts."""
+
+    above: int | None
+    value: float
+    visits: int = 0
+    """Expansions issued at this vertex or below it."""
+    started: int = 0
+    """Expansions issued at this vertex, whatever became of them."""
+    below: list[int] = field(default_factory=list)
+    closed: bool = False
+    """True if neither this vertex nor any below it has anything new to give."""
+
+
+class Mcts(ExpandingPolicy):
+    """Walks down from the virtual root to the first vertex that may have another child.
+
+    The tree holds correct programs. A program that mends a failure hangs below the correct program that the failure
+    came from; a failure counts as a visit that brought nothing. Of two parents the first counts. The defaults of the
+    three constants were the best of 27 settings over 30 replays on synthetic landscapes; the differences are small.
+    """
 
     name = "mcts"
 
-    def __init__(self, exploration: float = 0.5, widening: float = 1.5, exponent: float = 0.5, drafts: int = 3) -> None:
+    def __init__(
+        self,
+        *,
+        exploration: float = 0.2,
+        widening: float = 2.0,
+        exponent: float = 0.6,
+        drafts: int = 3,
+        debug_probability: float = 0.2,
+        debug_depth: int = 3,
+    ) -> None:
+        super().__init__(drafts=drafts, debug_probability=debug_probability, debug_depth=debug_depth)
         self._exploration = exploration
         self._widening = widening
         self._exponent = exponent
-        self._drafts = drafts
-        self._in_flight = InFlight()
-        self._visits: dict[int, int] = {_ROOT: 0}
-        self._value: dict[int, float] = {_ROOT: -math.inf}
-        self._above: dict[int, int] = {}
-        """Node -> the first of its parents, or the virtual root."""
+        self._vertices: dict[int, _Vertex] = {_ROOT: _Vertex(above=None, value=-math.inf)}
+        self._anchors: list[int] = []
+        """Node -> the vertex that its children hang below: itself if it is correct."""
         self._low, self._high = math.inf, -math.inf
 
-    def select(self, graph: SearchGraph, n: int, rng: random.Random) -> Sequence[Expansion]:
-        return [self._one(graph, rng) for _ in range(n)]
+    def _choose(self, graph: SearchGraph, rng: random.Random) -> tuple[int, ...] | None:
+        while not self._vertices[_ROOT].closed:
+            at = self._descend()
+            if not self._is_spent(at):
+                return () if at == _ROOT else (at,)
+            self._vertices[at].closed = True
+        return None
 
-    def _one(self, graph: SearchGraph, rng: random.Random) -> Expansion:
-        at, path = _ROOT, [_ROOT]
+    def _descend(self) -> int:
+        """The vertex to expand; a spent one if there is nothing else below it."""
+        at = _ROOT
         while True:
-            children = graph.roots if at == _ROOT else graph.children(at)
-            live = [c for c in children if math.isfinite(self._value[c])]
-            waiting = self._in_flight.count(() if at == _ROOT else (at,))
-            if not live or len(children) + waiting < self._room(at):
-                break
-            at = max(live, key=lambda c: (self._score(c, path[-1]), -c))
-            path.append(at)
-        for number in path:
-            self._visits[number] += 1
-        return self._in_flight.issue(() if at == _ROOT else (at,))
+            vertex = self._vertices[at]
+            if not self._is_spent(at) and vertex.started < self._room(vertex):
+                return at
+            best, best_score = None, -math.inf
+            log_visits = math.log(1 + vertex.visits)
+            for number in vertex.below:
+                child = self._vertices[number]
+                if not child.closed and (score := self._score(child, log_visits)) > best_score:
+                    best, best_score = number, score
+            if best is None:
+                return at
+            at = best
 
-    def _room(self, number: int) -> float:
-        """How many children a node may have at its present number of visits."""
-        room = math.ceil(self._widening * math.pow(1 + self._visits[number], self._exponent))
-        return max(room, self._drafts) if number == _ROOT else room
+    def _room(self, vertex: _Vertex) -> int:
+        """How many children a vertex may have at its present number of visits."""
+        return math.ceil(self._widening * math.pow(1 + vertex.visits, self._exponent))
 
-    def _score(self, child: int, parent: int) -> float:
+    def _score(self, child: _Vertex, log_visits: float) -> float:
         spread = self._high - self._low
-        scaled = (self._value[child] - self._low) / spread if spread > 0 else 0.5
-        bonus = math.sqrt(math.log(1 + self._visits[parent]) / (1 + self._visits[child]))
-        return scaled + self._exploration * bonus
+        scaled = (child.value - self._low) / spread if spread > 0 else 0.5
+        return scaled + self._exploration * math.sqrt(log_visits / (1 + child.visits))
 
-    def update(self, graph: SearchGraph, node: Node) -> None:
-        asked = self._in_flight.settle(node)
-        self._visits[node.id], self._value[node.id] = 0, node.fitness if node.correct else -math.inf
-        self._above[node.id] = node.parents[0] if node.parents else _ROOT
-        at: int | None = self._above[node.id]
-        if node.correct:
+    def _is_spent(self, at: int) -> bool:
+        return self._in_flight.is_spent(() if at == _ROOT else (at,))
+
+    def _anchor(self, parents: tuple[int, ...]) -> int:
+        return self._anchors[parents[0]] if parents else _ROOT
+
+    def _learn(self, node: Node, *, asked: bool) -> None:
+        above = self._anchor(node.parents)
+        if not asked:  # else the visit was counted when it was issued
+            self._visit(above, 1)
+        if not node.correct:
+            self._anchors.append(above)
+            return
+        self._anchors.append(node.id)
+        self._vertices[node.id] = _Vertex(above=above, value=node.fitness)
+        self._vertices[above].below.append(node.id)
+        if math.isfinite(node.fitness):
             self._low, self._high = min(self._low, node.fitness), max(self._high, node.fitness)
-        better = node.correct
-        while at is not None:
-            if not asked:
-                self._visits[at] += 1
-            better = better and node.fitness > self._value[at]
-            if better:
-                self._value[at] = node.fitness
-            elif asked:
-                break  # Visits were counted on the way down, and no ancestor can gain either.
-            at = None if at == _ROOT else self._above[at]
+        at: int | None = above
+        while at is not None and ((vertex := self._vertices[at]).closed or vertex.value < node.fitness):
+            vertex.value, vertex.closed = max(vertex.value, node.fitness), False
+            at = vertex.above
 
-    def state_dict(self) -> Mapping[str, Any]:
-        return state_of(self._in_flight)
+    def _visit(self, at: int, change: int) -> None:
+        """Count an expansion at a vertex and on all vertices above it."""
+        self._vertices[at].started += change
+        up: int | None = at
+        while up is not None:
+            vertex = self._vertices[up]
+            vertex.visits += change
+            up = vertex.above
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Visits follow from the nodes, but for those that are out: each counts along its way down."""
-        self._in_flight.load_state_dict(state["in_flight"])
-        for parents, count in state["in_flight"]:
-            at: int | None = parents[0] if parents else _ROOT
-            while at is not None:
-                self._visits[at] = self._visits.get(at, 0) + count
-                at = None if at == _ROOT else self._above.get(at, _ROOT)
+    def _issued(self, parents: tuple[int, ...]) -> None:
+        self._visit(self._anchor(parents), 1)
+
+    def _withdrawn(self, parents: tuple[int, ...]) -> None:
+        self._visit(self._anchor(parents), -1)
+
+    def _retire(self, parents: tuple[int, ...]) -> None:
+        """A spent vertex closes by itself, when the walk next comes by."""
 
 
 POLICY = Mcts
