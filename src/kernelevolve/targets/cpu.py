@@ -11,7 +11,7 @@ from kernelevolve.targets.ceilings import cached_ceilings
 from kernelevolve.targets.target import Ceilings
 
 _QUIET = 0.1
-"""Share of the processors that other processes may take while ceilings are measured; beyond, they are measured again some day."""
+"""Share of the processors that others may take while ceilings are measured; beyond, they are measured again later."""
 
 
 class Cpu:

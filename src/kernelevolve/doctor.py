@@ -1,0 +1,371 @@
+"""What this machine can compile, run, profile and sandbox, what is missing, and what mends it.
+
+Every probe is quick (no torch import, no compilation of a kernel) and finds something even where it fails.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from kernelevolve.errors import KernelEvolveError
+from kernelevolve.languages import LANGUAGES, build_cache
+from kernelevolve.languages.toolchain import cuda_toolkit, nvrtc
+from kernelevolve.targets import topology
+
+_PROBE_SECONDS = 1.0
+_SYS_LANDLOCK_CREATE_RULESET, _LANDLOCK_CREATE_RULESET_VERSION = 444, 1
+_FREE_DISK, _SHARED_MEMORY = 2 << 30, 256 << 20
+
+Area: TypeAlias = Literal["compile", "run", "profile", "sandbox", "store"]
+
+
+class Finding(BaseModel):
+    """One thing that was looked at."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    area: Area
+    state: Literal["ok", "limited", "missing"]
+    detail: str = Field(description="version, size, or why it is not as it should be")
+    fix: str = Field(default="", description="the command or package that mends it; empty if nothing needs mending")
+
+
+def examine() -> list[Finding]:
+    """All findings, area by area. Never raises; each probe takes less than about a second."""
+    return [_guarded(area, probe) for area, probes in _PROBES.items() for probe in probes]
+
+
+def _guarded(area: Area, probe: Callable[[], Finding]) -> Finding:
+    try:
+        return probe()
+    except Exception as error:  # A probe that breaks is a finding, and must not hide the others.
+        name = probe.__name__.strip("_").replace("_", " ")
+        return Finding(name=name, area=area, state="missing", detail=f"could not be examined: {error}"[:200])
+
+
+# -- compile ----------------------------------------------------------------------------------------------------------
+
+
+def _cpp() -> Finding:
+    state = LANGUAGES.get("cpp").availability()
+    if state.ok:
+        return Finding(name="C++ compiler", area="compile", state="ok", detail=state.version)
+    return Finding(name="C++ compiler", area="compile", state="missing", detail="no kernels for the CPU", fix=state.fix)
+
+
+def _clang() -> Finding:
+    return _program("clang++", "compile", "a second C++ compiler", "apt-get install clang libomp-dev", ["--version"])
+
+
+def _nvcc() -> Finding:
+    compiler = cuda_toolkit.nvcc()
+    if compiler is None:
+        return Finding(
+            name="nvcc", area="compile", state="missing", detail="needed only where NVRTC is missing",
+            fix="pip install nvidia-cuda-nvrtc, or install the CUDA toolkit",
+        )  # fmt: skip
+    return Finding(name="nvcc", area="compile", state="ok", detail=_answer([str(compiler), "--version"], r"release.*"))
+
+
+def _nvrtc() -> Finding:
+    found = nvrtc.version()
+    if found is None:
+        nvcc = "CUDA kernels are built by nvcc" if cuda_toolkit.nvcc() else "no CUDA kernels without it or nvcc"
+        return Finding(
+            name="NVRTC", area="compile", state="missing", detail=nvcc, fix="pip install nvidia-cuda-nvrtc"
+        )  # fmt: skip
+    if not cuda_toolkit.include_directories():
+        return Finding(
+            name="NVRTC", area="compile", state="limited", detail=f"{found}, without cuda_fp16.h",
+            fix="pip install nvidia-cuda-runtime, or install triton or the CUDA toolkit",
+        )  # fmt: skip
+    return Finding(name="NVRTC", area="compile", state="ok", detail=found)
+
+
+def _triton() -> Finding:
+    state = LANGUAGES.get("triton").availability()
+    if not state.ok:
+        return Finding(name="Triton", area="compile", state="missing", detail="no Triton kernels", fix=state.fix)
+    if cuda_toolkit.ptxas() is None:
+        return Finding(
+            name="Triton", area="compile", state="limited", detail=f"{state.version}, without ptxas",
+            fix="reinstall triton from its wheel",
+        )  # fmt: skip
+    return Finding(name="Triton", area="compile", state="ok", detail=f"{state.version}, compiles without a GPU too")
+
+
+# -- run --------------------------------------------------------------------------------------------------------------
+
+
+def _processor() -> Finding:
+    threads, width = topology.usable_threads(), topology.vector_bytes()
+    detail = f"{topology.processor_name()}, {threads} threads, vectors of {width} bytes"
+    if width >= 32 or topology.architecture() == "aarch64":
+        return Finding(name="processor", area="run", state="ok", detail=detail)
+    return Finding(name="processor", area="run", state="limited", detail=detail, fix="use a processor with AVX2")
+
+
+def _torch() -> Finding:
+    spec = find_spec("torch")
+    if spec is None or spec.origin is None:
+        return Finding(name="torch", area="run", state="missing", detail="nothing runs", fix="pip install torch")
+    text = (Path(spec.origin).parent / "version.py").read_text()
+    cuda = re.search(r"^cuda.*=\s*'([^']+)'", text, re.MULTILINE)
+    built = f"built with CUDA {cuda.group(1)}" if cuda else "a build for the CPU"
+    return Finding(name="torch", area="run", state="ok", detail=f"{version('torch')}, {built}")
+
+
+def _gpu() -> Finding:
+    try:
+        names = _gpu_names()
+    except OSError:
+        return Finding(
+            name="NVIDIA GPU", area="run", state="missing", detail="no NVIDIA driver on this machine",
+            fix="run on a machine with one, or use --target cpu",
+        )  # fmt: skip
+    spec = find_spec("torch")
+    text = (Path(spec.origin).parent / "version.py").read_text() if spec is not None and spec.origin else ""
+    if not names:
+        return Finding(
+            name="NVIDIA GPU", area="run", state="missing", detail="a driver, but no GPU", fix="see nvidia-smi"
+        )  # fmt: skip
+    if not re.search(r"^cuda.*=\s*'", text, re.MULTILINE):
+        return Finding(
+            name="NVIDIA GPU", area="run", state="limited", detail=f"{names[0]}, but torch has no CUDA",
+            fix="pip install --force-reinstall a CUDA build of torch",
+        )  # fmt: skip
+    return Finding(name="NVIDIA GPU", area="run", state="ok", detail=", ".join(names))
+
+
+def _gpu_names() -> list[str]:
+    """Names of the GPUs by NVML, which opens no context on them. Raises OSError without a driver."""
+    nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    if nvml.nvmlInit_v2() != 0:
+        return []
+    try:
+        count, names = ctypes.c_uint(), []
+        nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
+        for index in range(count.value):
+            handle, name = ctypes.c_void_p(), ctypes.create_string_buffer(96)
+            if nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)) == 0:
+                nvml.nvmlDeviceGetName(handle, name, len(name))
+                names.append(name.value.decode())
+        return names
+    finally:
+        nvml.nvmlShutdown()
+
+
+def _interpreter() -> Finding:
+    if find_spec("triton") is None:
+        return Finding(
+            name="Triton interpreter", area="run", state="missing", detail="no Triton kernels on the CPU",
+            fix="pip install 'kernelevolve[nvidia]'",
+        )  # fmt: skip
+    return Finding(
+        name="Triton interpreter", area="run", state="limited", detail=LANGUAGES.get("triton").limits["cpu"]
+    )  # fmt: skip
+
+
+def _shared_memory() -> Finding:
+    place = Path("/dev/shm")
+    if not place.is_dir():
+        return Finding(
+            name="shared memory", area="run", state="missing", detail="there is no /dev/shm",
+            fix="mount -t tmpfs tmpfs /dev/shm",
+        )  # fmt: skip
+    size = shutil.disk_usage(place).total
+    detail = f"{size / 1e9:.1f} GB in /dev/shm"
+    if size >= _SHARED_MEMORY:
+        return Finding(name="shared memory", area="run", state="ok", detail=detail)
+    fix = "run the container with --shm-size=8g"
+    return Finding(name="shared memory", area="run", state="limited", detail=detail, fix=fix)
+
+
+# -- profile ----------------------------------------------------------------------------------------------------------
+
+
+def _ncu() -> Finding:
+    return _program("ncu", "profile", "no GPU counters", "apt-get install nsight-compute (from NVIDIA)", ["--version"])
+
+
+def _compute_sanitizer() -> Finding:
+    fix = "apt-get install cuda-sanitizer (from NVIDIA)"
+    return _program("compute-sanitizer", "profile", "no memory check of GPU kernels", fix, ["--version"])
+
+
+def _perf() -> Finding:
+    found = _program("perf", "profile", "no CPU counters", "apt-get install linux-perf", ["--version"])
+    if found.state != "ok":
+        return found
+    counted = _run(["perf", "stat", "-x", ",", "-e", "cycles", "true"])
+    if counted.returncode == 0 and re.search(r"^\d+,", counted.stderr, re.MULTILINE):
+        return found
+    reason = (
+        "hardware counters are not supported here" if "not supported" in counted.stderr else "no permission to count"
+    )
+    fix = "use a machine without virtualised counters" if "not supported" in counted.stderr else (
+        "sysctl kernel.perf_event_paranoid=1"
+    )  # fmt: skip
+    return Finding(name="perf", area="profile", state="limited", detail=f"{found.detail}, but {reason}", fix=fix)
+
+
+def _valgrind() -> Finding:
+    found = _program("valgrind", "profile", "no instruction counts", "apt-get install valgrind", ["--version"])
+    if found.state != "ok":
+        return found
+    detail = f"{found.detail}; it knows no AVX-512"
+    return Finding(name="valgrind", area="profile", state="limited", detail=detail, fix="build with -march=x86-64-v3")
+
+
+# -- sandbox ----------------------------------------------------------------------------------------------------------
+
+
+def _user_namespaces() -> Finding:
+    if shutil.which("unshare") is None:
+        return Finding(
+            name="namespaces", area="sandbox", state="missing", detail="cannot be tried without the program unshare",
+            fix="apt-get install util-linux",
+        )  # fmt: skip
+    privileged = os.geteuid() == 0
+    tried = _run(["unshare", *([] if privileged else ["-Ur"]), "-n", "-m", "true"])
+    if tried.returncode == 0:
+        how = "as root" if privileged else "without privilege"
+        return Finding(name="namespaces", area="sandbox", state="ok", detail=f"network and mount, {how}")
+    fix = "run the container with --privileged or --cap-add SYS_ADMIN" if privileged else (
+        "sysctl kernel.unprivileged_userns_clone=1 (and kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu)"
+    )  # fmt: skip
+    why = tried.stderr.strip() or "refused"
+    return Finding(name="namespaces", area="sandbox", state="missing", detail=why, fix=fix)
+
+
+def _bubblewrap() -> Finding:
+    found = _program(
+        "bwrap", "sandbox", "not needed where namespaces work", "apt-get install bubblewrap", ["--version"]
+    )
+    if found.state == "ok" and _run(["bwrap", "--ro-bind", "/", "/", "true"]).returncode != 0:
+        detail = f"{found.detail}, but it is not allowed to make namespaces"
+        return Finding(name="bwrap", area="sandbox", state="limited", detail=detail, fix="see namespaces")
+    return found
+
+
+def _seccomp() -> Finding:
+    actions = Path("/proc/sys/kernel/seccomp/actions_avail")
+    if actions.exists() or "Seccomp:" in Path("/proc/self/status").read_text():
+        return Finding(name="seccomp", area="sandbox", state="ok", detail="system calls can be filtered")
+    return Finding(
+        name="seccomp", area="sandbox", state="missing", detail="the kernel has none", fix="use a kernel with seccomp"
+    )  # fmt: skip
+
+
+def _landlock() -> Finding:
+    libc = ctypes.CDLL(None, use_errno=True)
+    abi = libc.syscall(_SYS_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), _LANDLOCK_CREATE_RULESET_VERSION)
+    if abi > 0:
+        return Finding(name="Landlock", area="sandbox", state="ok", detail=f"ABI {abi}")
+    return Finding(
+        name="Landlock", area="sandbox", state="missing", detail=os.strerror(ctypes.get_errno()),
+        fix="boot a kernel of 5.13 or later with lsm=landlock,…",
+    )  # fmt: skip
+
+
+def _cgroups() -> Finding:
+    root = Path("/sys/fs/cgroup")
+    if (root / "cgroup.controllers").exists():
+        controllers = (root / "cgroup.controllers").read_text().split()
+        state: Literal["ok", "limited"] = "ok" if {"memory", "pids"} <= set(controllers) else "limited"
+        fix = "" if state == "ok" else "delegate the memory and pids controllers"
+        return Finding(
+            name="cgroups", area="sandbox", state=state, detail=f"version 2: {' '.join(controllers)}", fix=fix
+        )  # fmt: skip
+    if (root / "memory").exists():
+        fix = "boot with systemd.unified_cgroup_hierarchy=1"
+        return Finding(name="cgroups", area="sandbox", state="limited", detail="version 1", fix=fix)
+    return Finding(
+        name="cgroups", area="sandbox", state="missing", detail="not mounted",
+        fix="mount -t cgroup2 none /sys/fs/cgroup",
+    )  # fmt: skip
+
+
+# -- store ------------------------------------------------------------------------------------------------------------
+
+
+def _sqlite() -> Finding:
+    with tempfile.TemporaryDirectory() as place, closing(sqlite3.connect(Path(place) / "probe.sqlite")) as connection:
+        mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+    if mode == "wal":
+        return Finding(name="SQLite", area="store", state="ok", detail=f"{sqlite3.sqlite_version}, write-ahead log")
+    detail = f"{sqlite3.sqlite_version}, without a write-ahead log ({mode})"
+    return Finding(name="SQLite", area="store", state="limited", detail=detail, fix="set TMPDIR to a local file system")
+
+
+def _disk() -> Finding:
+    try:
+        place = build_cache.build_directory()
+    except KernelEvolveError as error:
+        return Finding(name="build cache", area="store", state="missing", detail=error.problem, fix=error.fix)
+    free = shutil.disk_usage(place).free
+    detail = f"{free / 1e9:.1f} GB free in {place}"
+    if free >= _FREE_DISK:
+        return Finding(name="build cache", area="store", state="ok", detail=detail)
+    fix = f"free some space, or set {build_cache.BUILD_DIRECTORY_VARIABLE} to another disk"
+    return Finding(name="build cache", area="store", state="limited", detail=detail, fix=fix)
+
+
+# -- how things are asked ---------------------------------------------------------------------------------------------
+
+
+def _program(name: str, area: Area, without: str, fix: str, question: Sequence[str]) -> Finding:
+    """Whether a program is there and answers."""
+    found = shutil.which(name)
+    if found is None:
+        return Finding(name=name, area=area, state="missing", detail=without, fix=fix)
+    answer = _answer([found, *question], r"\d+\.\d+[\w.+-]*")
+    if not answer:
+        return Finding(
+            name=name, area=area, state="limited", detail=f"{found} does not answer", fix=f"reinstall: {fix}"
+        )
+    return Finding(name=name, area=area, state="ok", detail=answer)
+
+
+def _answer(command: Sequence[str], pattern: str) -> str:
+    """The first match of a pattern in what a command says; '' if there is none or the command fails."""
+    finished = _run(command)
+    match = re.search(pattern, finished.stdout + finished.stderr) if finished.returncode == 0 else None
+    return match.group() if match else ""
+
+
+def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """A finished command; one that cannot be run or takes too long has a return code of its own."""
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=_PROBE_SECONDS, check=False,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 124, "", "no answer within a second")
+    except OSError as error:
+        return subprocess.CompletedProcess(command, 126, "", str(error))
+
+
+_PROBES: Mapping[Area, tuple[Callable[[], Finding], ...]] = {
+    "compile": (_cpp, _clang, _nvcc, _nvrtc, _triton),
+    "run": (_processor, _torch, _gpu, _interpreter, _shared_memory),
+    "profile": (_ncu, _compute_sanitizer, _perf, _valgrind),
+    "sandbox": (_user_namespaces, _bubblewrap, _seccomp, _landlock, _cgroups),
+    "store": (_sqlite, _disk),
+}
