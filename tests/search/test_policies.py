@@ -198,9 +198,9 @@ def test_weighted_draws_by_speed_up_and_spreads_what_is_in_flight() -> None:
 def test_mcts_sends_simultaneous_expansions_to_different_places() -> None:
     graph, _ = tree_of(0.2, 0.2, 0.2, 0.2, 0.2, 0.2)
     policy = taught("mcts", graph)
-    counts = Counter(e.parents for e in policy.select(graph, 12, random.Random(0)))
+    counts = Counter(e.parents for e in policy.select(graph, 12, random.Random(0)) if e.parents)
     assert len(counts) >= 4
-    assert max(counts.values()) <= 4, "without virtual loss all would go to one place"
+    assert max(counts.values()) <= 2, "without virtual loss all would go to one place"
 
 
 def test_mcts_widens_slowly() -> None:
