@@ -61,6 +61,14 @@ def _call(name: str, *args: Any) -> None:
             raise RuntimeError(f"{step} failed with CUDA error {result}")
 
 
+_CLOCK_HERTZ = 2e9
+"""About the fastest clock of the device: a slower one only makes a head start longer."""
+_HEAD_START = 1.5
+"""Part of the host's last launching time for which the device is kept busy before the next."""
+_SHORTEST_HEAD_START, _LONGEST_HEAD_START = 200_000, 4_000_000
+"""Clock cycles: 0.1 and 2 milliseconds."""
+
+
 class _Block:
     """Device memory at an address, in the form that torch takes it without a copy."""
 
@@ -135,6 +143,7 @@ class CudaWorkerDevice:
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
         self._evictor = torch.zeros(max(1, 2 * cache_bytes), dtype=torch.uint8, device=self.torch_device)
+        self._head_start = _SHORTEST_HEAD_START
         self._addresses: dict[str, int] = {}
         self._staged: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
 
@@ -182,12 +191,17 @@ class CudaWorkerDevice:
             torch.cuda.synchronize()
             start = perf_counter_ns()
             if clock == "device":
-                # The device is busy with this while the host launches, so that launch latency stays outside.
+                # The device is busy with this while the host launches, so that launch latency stays outside. A kernel
+                # of 30 microseconds takes the host longer than that to launch: the flush alone is not enough.
                 self._evictor.zero_()
+                torch.cuda._sleep(self._head_start)
+            launching = perf_counter_ns()
             first.record()
             for _ in range(repeats):
                 result = call()
             last.record()
+            cycles = int(_HEAD_START * (perf_counter_ns() - launching) * 1e-9 * _CLOCK_HERTZ)
+            self._head_start = min(_LONGEST_HEAD_START, max(cycles, _SHORTEST_HEAD_START))
             torch.cuda.synchronize()  # All streams: work on a side stream counts.
             wall = perf_counter_ns() - start
         finally:
