@@ -194,7 +194,7 @@ class CudaWorkerDevice:
                 # The device is busy with this while the host launches, so that launch latency stays outside. A kernel
                 # of 30 microseconds takes the host longer than that to launch: the flush alone is not enough.
                 self._evictor.zero_()
-                torch.cuda._sleep(self._head_start)
+                torch.cuda._sleep(self._head_start)  # type: ignore[no-untyped-call]
             launching = perf_counter_ns()
             first.record()
             for _ in range(repeats):
