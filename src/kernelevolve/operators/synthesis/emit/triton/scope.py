@@ -41,7 +41,7 @@ class Body:
     counter: int = 0
     pointers: dict[Buffer, str] = field(default_factory=dict)
     """Global buffer -> name of its pointer argument (for a FAMILY: of a table of addresses)."""
-    tables: dict[tuple[int, ...], str] = field(default_factory=dict)
+    tables: dict[tuple[Index, ...], str] = field(default_factory=dict)
     searches: dict[Index, str] = field(default_factory=dict)
     """Length that is searched -> name of the argument that holds the number of halvings."""
     sizes: dict[str, None] = field(default_factory=dict)

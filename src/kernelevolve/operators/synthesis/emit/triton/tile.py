@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kernelevolve.candidates.space import Value as Setting
 from kernelevolve.operators.synthesis.emit.triton.passes import split_names
@@ -25,7 +25,6 @@ class KernelText:
     tunables: Mapping[str, str]
     constraints: tuple[str, ...] = ()
     seeds: tuple[Mapping[str, Setting], ...] = ()
-    tables: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def needs_wide_positions(kernel: LoopKernel, hints: Mapping[str, int]) -> bool:
@@ -62,7 +61,9 @@ def define(kernel: LoopKernel, body: Body, constants: tuple[str, ...]) -> str:
 def launch(kernel: LoopKernel, body: Body, grid: tuple[str, ...], constants: Mapping[str, str]) -> tuple[str, ...]:
     """The statement of ``forward`` that runs a kernel."""
     arguments = [_pointer_argument(buffer) for buffer in body.pointers]
-    arguments += [f"constant_table({values!r}, {_any_tensor(body)}.device)" for values in body.tables]
+    for values in body.tables:
+        entries = "".join(f"{python_text(v)}, " for v in values)
+        arguments.append(f"constant_table(({entries}), {_any_tensor(body)}.device)")
     arguments += [_halvings(length) for length in body.searches]
     arguments += list(body.sizes)
     arguments += [f"{name}={text}" for name, text in constants.items()]
