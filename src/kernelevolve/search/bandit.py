@@ -1,7 +1,8 @@
 """Bandit: which operator to use, by what the operators have earned lately.
 
-Discounted UCB (Garivier and Moulines 2011): old rewards fade, because what helps at the start of a search (drafts) is
-not what helps later (small changes). Rewards are improvements in log time, divided by what they cost.
+Discounted UCB (Garivier and Moulines 2011): old rewards fade, because what helps at the start of a search (large
+changes) is not what helps later (small ones). Rewards are improvements in log time, divided by what they cost. They
+have no known bound, so the largest of the recent ones stands for it.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+_FORGOTTEN = 1e-3
+"""Discounted uses below which nothing is left of what was learnt of an arm."""
+
 
 class Bandit:
-    """Chooses among arms by name; an arm that was never used comes first."""
+    """Chooses among arms by name; an arm that was never used, or not for very long, comes first."""
 
     def __init__(self, discount: float = 0.97, exploration: float = 0.35) -> None:
         self._discount = discount
@@ -21,13 +25,13 @@ class Bandit:
         self._count: dict[str, float] = {}
         self._total: dict[str, float] = {}
         self._scale = 0.0
-        """Largest reward seen: the unit in which exploration is measured."""
+        """Largest reward, fading like the others: the unit in which exploration is measured."""
 
     def choose(self, arms: Sequence[str], rng: random.Random) -> str:
         """One of ``arms``; ties are drawn. Raises ValueError if there are none."""
         if not arms:
             raise ValueError("there is no arm to choose from")
-        unused = [arm for arm in arms if self._count.get(arm, 0.0) < 1e-3]
+        unused = [arm for arm in arms if self._count.get(arm, 0.0) < _FORGOTTEN]
         if unused:
             return rng.choice(unused)
         everything = sum(self._count[arm] for arm in arms)
@@ -38,7 +42,7 @@ class Bandit:
     def _score(self, arm: str, everything: float) -> float:
         count = self._count[arm]
         bonus = math.sqrt(math.log(1.0 + everything) / count)
-        return self._total[arm] / count + self._exploration * max(self._scale, 1e-9) * bonus
+        return self._total[arm] / count + self._exploration * (self._scale or 1.0) * bonus
 
     def update(self, arm: str, reward: float, cost: float = 1.0) -> None:
         """An arm was used: ``reward`` is its improvement (0 for a failure), ``cost`` what it took, in any unit."""
@@ -48,7 +52,7 @@ class Bandit:
             self._total[name] *= self._discount
         self._count[arm] = self._count.get(arm, 0.0) + 1.0
         self._total[arm] = self._total.get(arm, 0.0) + value
-        self._scale = max(self._scale, value)
+        self._scale = max(self._scale * self._discount, value)
 
     def state_dict(self) -> dict[str, Any]:
         """All that was learnt, as JSON."""
