@@ -1,212 +1,237 @@
-"""Instance: a problem's text made runnable on a device. The text is the user's own and is trusted."""
+"""Instance: a problem made runnable on a device: its workloads, models, inputs and weights."""
 
 from __future__ import annotations
 
 import inspect
-import itertools
-import linecache
-import sys
-import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cached_property
-from types import ModuleType
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 from torch import nn
 
 from kernelevolve.errors import InvalidProblem
+from kernelevolve.problems.execution import Execution, execute
 from kernelevolve.problems.outputs import flatten_outputs
 from kernelevolve.problems.problem import Problem
-from kernelevolve.problems.source import effective_source
-from kernelevolve.problems.values import map_tensors, transform_inputs, transform_weights
+from kernelevolve.problems.seeding import seeded
+from kernelevolve.problems.values import distribute_inputs, map_tensors
+from kernelevolve.problems.weights import distribute_weights
 from kernelevolve.problems.workload import Distribution, Role, Workload
 
-_counter = itertools.count()
+_SHIFTED = Distribution(normal=True, scale=2.0, shift=0.5)
 
-DEFAULT_WORKLOADS = (
-    Workload(name="as-written"),
-    Workload(name="shifted", role=Role.HELD_OUT, distribution=Distribution(normal=True, scale=2.0, shift=0.5)),
-    Workload(name="fresh-weights", role=Role.HELD_OUT, distribution=Distribution(normal=True, fresh_statistics=True)),
-    Workload(name="strided", role=Role.STRESS, contiguous=False),
-    Workload(name="large", role=Role.STRESS, distribution=Distribution(scale=10.0)),
+DEFAULT_WORKLOADS: tuple[tuple[Workload, ...], ...] = (
+    (Workload(name="as-written"),),
+    (
+        Workload(name="shifted", role=Role.HELD_OUT, distribution=_SHIFTED),
+        Workload(name="rescaled", role=Role.HELD_OUT, distribution=Distribution(scale=2.0, shift=0.5)),
+    ),
+    (
+        Workload(
+            name="fresh-weights", role=Role.HELD_OUT, distribution=Distribution(normal=True, fresh_statistics=True)
+        ),
+        Workload(name="fresh-weights", role=Role.HELD_OUT, distribution=Distribution(fresh_statistics=True)),
+    ),
+    (Workload(name="strided", role=Role.STRESS, contiguous=False),),
+    (Workload(name="large", role=Role.STRESS, distribution=Distribution(scale=10.0)),),
 )
-"""Cases for a file that names none: the file's own sizes, with values that tell right from wrong."""
+"""Cases for a file that names none: its own sizes, under values that tell right from wrong.
 
-
-@contextmanager
-def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Random numbers from this seed, tensors made on this device; the generators are put back afterwards."""
-    devices = [torch.cuda.current_device()] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices), device:
-        torch.manual_seed(seed)
-        yield
+Of each row the first case is used on which the reference runs and gives finite results: a logarithm of normal draws
+does neither, and a reference that calls ``view`` cannot take strided inputs. The first row must work.
+"""
 
 
 class Instance:
-    """The functions of a problem file, run on one device."""
+    """The functions of a problem file on one device. Everything it makes follows from the seed alone."""
 
-    def __init__(self, problem: Problem, device: torch.device, module: ModuleType) -> None:
-        self.problem = problem
+    workloads: tuple[Workload, ...]
+    """The cases of ``get_workloads()``, or those of DEFAULT_WORKLOADS that suit the reference."""
+
+    def __init__(self, execution: Execution, device: torch.device) -> None:
+        self.problem = execution.problem
         self.device = device
-        self._module = module
-        self.training = bool(getattr(module, "TRAINING", False))
-
-    @cached_property
-    def workloads(self) -> tuple[Workload, ...]:
-        """The cases of ``get_workloads`` for this kind of device, or ``DEFAULT_WORKLOADS``."""
-        make = getattr(self._module, "get_workloads", None)
-        if make is None:
-            return DEFAULT_WORKLOADS
-        takes_device = bool(inspect.signature(make).parameters)
-        found = tuple(self._run("get_workloads", make, *((self.device.type,) if takes_device else ())))
-        if not all(isinstance(w, Workload) for w in found) or not any(w.role is Role.SEARCH for w in found):
-            raise self._invalid(
-                "get_workloads() does not return Workloads with at least one of role 'search'",
-                "return a list of kernelevolve.Workload",
-            )
-        return found
-
-    @property
-    def search_workloads(self) -> tuple[Workload, ...]:
-        """The cases on which every candidate is checked and timed."""
-        return tuple(w for w in self.workloads if w.role is Role.SEARCH)
+        self.training = bool(execution.get("TRAINING"))
+        """True if gradients are judged too; the model is then left in training mode."""
+        self.attempt = execution.attempt
+        """``attempt(what, call, *args)``: a call of the user's own code; what it raises becomes InvalidProblem."""
+        self.invalid = execution.invalid
+        self._execution = execution
+        declared = self._declared_workloads()
+        self.workloads = tuple(row[0] for row in DEFAULT_WORKLOADS) if declared is None else declared
+        self.declares_workloads = declared is not None
 
     def init_inputs(self, seed: int) -> tuple[Any, ...]:
         """Arguments of the constructor."""
-        make = getattr(self._module, "get_init_inputs", None)
-        if make is None:
+        if self._execution.get("get_init_inputs") is None:
             return ()
         with seeded(seed, self.device):
-            values = self._run("get_init_inputs", make)
-        return self._as_arguments("get_init_inputs", values)
+            inputs = self._arguments("get_init_inputs")
+        moved: tuple[Any, ...] = map_tensors(inputs, lambda tensor: tensor.to(self.device))
+        return moved
 
     def make_model(self, seed: int) -> nn.Module:
         """A reference model with freshly initialised weights, on the device, in ``eval`` mode unless TRAINING."""
         init_inputs = self.init_inputs(seed)
+        constructor = self._execution.get("Model")
+        self._check_arguments(constructor, init_inputs, "get_init_inputs", "the constructor of Model")
         with seeded(seed, self.device):
-            model: nn.Module = self._run("Model", self._module.Model, *init_inputs)
+            model: nn.Module = self.attempt("Model cannot be constructed", constructor, *init_inputs)
         return model.to(self.device).train(self.training)
 
     def make_inputs(self, workload: Workload, seed: int) -> tuple[Any, ...]:
-        """Arguments of ``forward`` for a workload, made on the device."""
+        """Arguments of ``forward``: nested containers of tensors and plain values, made on the device.
+
+        Only floating tensors follow the workload's dtype and distribution.
+        """
         with seeded(seed, self.device):
-            values = self._run("get_inputs", self._module.get_inputs, **workload.axes)
-            inputs = self._as_arguments("get_inputs", values)
-            inputs = map_tensors(inputs, lambda t: t.to(self.device))
-            return transform_inputs(inputs, workload)
+            inputs = self._arguments("get_inputs", **workload.axes)
+            inputs = map_tensors(inputs, lambda tensor: tensor.detach().to(self.device))
+            return distribute_inputs(inputs, workload)
 
     def make_weights(self, workload: Workload, seed: int) -> dict[str, torch.Tensor]:
-        """A state dict of the reference under the workload's distribution and dtype."""
-        state = {name: value.detach() for name, value in self.make_model(seed).state_dict().items()}
+        """The state dict of ``make_model(seed)`` under the workload's distribution and dtype."""
+        model = self.make_model(seed)
         with seeded(seed + 1, self.device):
-            return transform_weights(state, workload)
+            return distribute_weights(model, workload)
+
+    def make_reference(self, workload: Workload, seed: int) -> nn.Module:
+        """``make_model(seed)`` in the workload's dtype, holding ``make_weights(workload, seed)``."""
+        model = self.make_model(seed)
+        with seeded(seed + 1, self.device):
+            weights = distribute_weights(model, workload)
+        if workload.dtype is not None:
+            model = model.to(getattr(torch, workload.dtype))
+        model.load_state_dict(weights)
+        return model
 
     @cached_property
     def parameter_names(self) -> frozenset[str]:
         """Which names of the state dict are parameters; the others are buffers."""
         return frozenset(name for name, _ in self.make_model(0).named_parameters(remove_duplicate=False))
 
-    def _run(self, what: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        try:
-            return call(*args, **kwargs)
-        except Exception as error:
-            raise self._blame(f"{what} fails", error) from None
-
-    def _as_arguments(self, what: str, values: Any) -> tuple[Any, ...]:
-        if not isinstance(values, (list, tuple)):
-            raise self._invalid(
-                f"{what}() returns {type(values).__name__}, not a list", f"return [{'x, y, …'}] from {what}()"
-            )
-        return tuple(values)
-
-    def _line_of(self, name: str) -> int | None:
-        try:
-            return inspect.getsourcelines(getattr(self._module, name))[1]
-        except (OSError, TypeError, AttributeError):
-            return None
-
-    def _invalid(self, sentence: str, fix: str, line: int | None = None) -> InvalidProblem:
-        return InvalidProblem(sentence, path=self.problem.path or self.problem.name, line=line, fix=fix)
-
-    def _blame(self, what: str, error: Exception) -> InvalidProblem:
-        """The user's own line at which an exception arose, and its message."""
-        return blame(self.problem, self._module.__file__ or "", what, error)
-
-    def check_reference(self) -> None:
-        """Run the reference once on its first search workload.
+    def check_reference(self, workload: Workload) -> bool:
+        """Run the reference once: True if all its floating results are finite.
 
         Raises InvalidProblem if its arguments do not fit, it crashes, or its result holds no tensor.
         """
-        workload = self.search_workloads[0]
-        model = self.make_model(0)
+        model = self.make_reference(workload, 0)
         inputs = self.make_inputs(workload, 0)
-        try:
-            inspect.signature(model.forward).bind(*inputs)
-        except TypeError as error:
-            raise self._invalid(
-                f"get_inputs() gives {len(inputs)} values, which do not fit Model.forward: {error}",
-                "return one value for each argument of forward",
-                self._line_of("get_inputs"),
-            ) from None
-        if workload.dtype is not None:
-            model = model.to(getattr(torch, workload.dtype))
-        with torch.set_grad_enabled(self.training):
-            outputs = self._run("the reference", model, *inputs)
-        if not any(isinstance(leaf, torch.Tensor) for _, leaf in flatten_outputs(outputs)):
-            raise self._invalid(
-                "Model.forward returns no tensor", "return a tensor or a container of tensors", self._line_of("Model")
+        self._check_arguments(model.forward, inputs, "get_inputs", "Model.forward")
+        case = f"workload {workload.name!r}" + (f" in {workload.dtype}" if workload.dtype is not None else "")
+        with torch.set_grad_enabled(self.training), seeded(0, self.device):
+            tensors = flatten_outputs(self.attempt(f"the reference fails on its own inputs ({case})", model, *inputs))
+        if not tensors:
+            raise self.invalid(
+                "Model.forward returns no tensor", "return a tensor, or a container that holds one", at="Model"
             )
+        return all(bool(torch.isfinite(tensor).all()) for _, tensor in tensors if tensor.is_floating_point())
+
+    def _arguments(self, function: str, **axes: Any) -> tuple[Any, ...]:
+        axes |= self._device_type(function)
+        values = self.attempt(f"{function}() fails", self._execution.get(function), **axes)
+        if not isinstance(values, (list, tuple)):
+            raise self.invalid(
+                f"{function}() returns {type(values).__name__}, not a list", "return a list of arguments", at=function
+            )
+        return tuple(values)
+
+    def _device_type(self, function: str) -> dict[str, str]:
+        """The keyword ``device_type`` ('cpu' or 'cuda') for a function of the file that asks for it."""
+        wanted = "device_type" in inspect.signature(self._execution.get(function)).parameters
+        return {"device_type": self.device.type} if wanted else {}
+
+    def _check_arguments(self, call: Callable[..., Any], values: tuple[Any, ...], source: str, taker: str) -> None:
+        try:
+            signature = inspect.signature(call)
+        except (TypeError, ValueError):
+            return  # Written in C++: it tells only when it is called.
+        try:
+            signature.bind(*values)
+        except TypeError:
+            taken = ", ".join(str(parameter) for parameter in signature.parameters.values())
+            raise self.invalid(
+                f"{source}() gives {len(values)} arguments, but {taker} takes ({taken})",
+                f"return one value for each of them from {source}()",
+                at=source if self._execution.get(source) is not None else "Model",
+            ) from None
+
+    def _declared_workloads(self) -> tuple[Workload, ...] | None:
+        make = self._execution.get("get_workloads")
+        if make is None:
+            return None
+        found = self.attempt("get_workloads() fails", make, **self._device_type("get_workloads"))
+        try:
+            workloads = tuple(Workload.model_validate(workload) for workload in found)
+        except (TypeError, ValidationError):
+            raise self.invalid(
+                "get_workloads() does not return a list of workloads",
+                "return [kernelevolve.Workload(name=…, axes={…}), …]", at="get_workloads",
+            ) from None  # fmt: skip
+        self._check_workloads(workloads)
+        return workloads
+
+    def _check_workloads(self, workloads: tuple[Workload, ...]) -> None:
+        names = [workload.name for workload in workloads]
+        axes = inspect.signature(self._execution.get("get_inputs")).parameters
+        wrong, fix = "", ""
+        if repeated := [name for name in names if names.count(name) > 1]:
+            wrong, fix = f"two workloads are named {repeated[0]!r}", "give each a name of its own"
+        elif all(workload.role is not Role.SEARCH for workload in workloads):
+            wrong, fix = "no workload has the role 'search'", "let at least one have it"
+        for workload in workloads:
+            unknown = sorted(set(workload.axes) - set(axes))
+            if unknown and all(p.kind is not p.VAR_KEYWORD for p in axes.values()):
+                wrong = f"workload {workload.name!r} has the axis {unknown[0]!r}, which get_inputs() does not take"
+                fix = f"use one of: {', '.join(axes) or '(it takes none)'}"
+            if workload.dtype is not None and not _is_floating(workload.dtype):
+                wrong = f"workload {workload.name!r} has the dtype {workload.dtype!r}"
+                fix = "name a floating torch dtype such as 'float16'"
+        if wrong:
+            raise self.invalid(wrong, fix, at="get_workloads")
 
 
-def blame(problem: Problem, file: str, what: str, error: Exception) -> InvalidProblem:
-    """InvalidProblem for an exception out of a problem's text, with the last of the text's own lines on the stack."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
-    line = frames[-1].lineno if frames else getattr(error, "lineno", None)
-    message = (str(error) or "no message").splitlines()[0][:300]
-    return InvalidProblem(
-        f"{what}: {type(error).__name__}: {message}",
-        path=problem.path or problem.name,
-        line=line,
-        fix=_fix_for(error),
-    )
+def load_instance(problem: Problem, device: str | torch.device, *, check: bool = True) -> Instance:
+    """Run a problem's text and make it an Instance on the device.
 
-
-def _fix_for(error: Exception) -> str:
-    if isinstance(error, ModuleNotFoundError):
-        return f"install {error.name} or remove the import"
-    if isinstance(error, torch.OutOfMemoryError) or "not enough memory" in str(error) or isinstance(error, MemoryError):
-        return "make the problem smaller with --scale or --set"
-    return "correct the line, or the inputs that reach it"
-
-
-def load_instance(problem: Problem, device: str | torch.device) -> Instance:
-    """Run a problem's text and check that it has what a problem needs.
-
-    Raises InvalidProblem with file, line and fix.
+    With ``check`` the reference is run once on every workload. Raises InvalidProblem, with file, line and fix, if the
+    text or the reference does not work; of the default workloads those that do not suit the reference are left out.
     """
     device = torch.device(device)
-    name = f"kernelevolve_problem_{problem.digest[:12]}_{next(_counter)}"
-    file = str(problem.path) if problem.path is not None else f"<problem {problem.name}>"
-    source = effective_source(problem)
-    # A name of its own in sys.modules: torch.compile and pickling look modules up there.
-    module = ModuleType(name)
-    module.__file__ = file
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    sys.modules[name] = module
-    module.__dict__["KERNELEVOLVE_PAYLOAD"] = {digest: str(path) for digest, path in problem.payload.items()}
-    try:
-        with device if device.type != "meta" else torch.device("cpu"):
-            exec(compile(source, file, "exec"), module.__dict__)
-    except Exception as error:
-        raise blame(problem, file, "the problem cannot be imported", error) from None
-    model = getattr(module, "Model", None)
-    place = problem.path or problem.name
+    execution = execute(problem, device)
+    model = execution.get("Model")
     if not (isinstance(model, type) and issubclass(model, nn.Module)):
-        raise InvalidProblem(
-            "there is no class Model(torch.nn.Module)", path=place, fix="define the reference as Model"
-        )
-    if not callable(getattr(module, "get_inputs", None)):
-        raise InvalidProblem("there is no function get_inputs()", path=place, fix="return the arguments of forward there")
-    return Instance(problem, device, module)
+        raise execution.invalid("Model is not a torch.nn.Module class", "derive it from torch.nn.Module", at="Model")
+    if not callable(execution.get("get_inputs")):
+        raise execution.invalid("get_inputs is not a function", "let it return the arguments of Model.forward")
+    instance = Instance(execution, device)
+    if check:
+        instance.workloads = _suitable_workloads(instance)
+    return instance
+
+
+def _suitable_workloads(instance: Instance) -> tuple[Workload, ...]:
+    if instance.declares_workloads:
+        for workload in instance.workloads:
+            instance.check_reference(workload)
+        return instance.workloads
+    (first,), *others = DEFAULT_WORKLOADS
+    finite = instance.check_reference(first)
+    suitable = [first]
+    for row in others:
+        suitable += next(([workload] for workload in row if _suits(instance, workload, finite)), [])
+    return tuple(suitable)
+
+
+def _suits(instance: Instance, workload: Workload, finite: bool) -> bool:
+    try:
+        return instance.check_reference(workload) or not finite
+    except InvalidProblem:
+        return False
+
+
+def _is_floating(dtype: str) -> bool:
+    found = getattr(torch, dtype, None)
+    return isinstance(found, torch.dtype) and found.is_floating_point

@@ -1,40 +1,54 @@
-"""Files in the KernelBench format, read as text: everything that can be checked without running them is checked."""
+"""Files in the KernelBench format, read as text: all that can be checked without running them is checked here."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TypeAlias
 
 from pydantic import ValidationError
 
 from kernelevolve.candidates.structure import assigned
 from kernelevolve.errors import InvalidProblem
 from kernelevolve.problems.problem import Problem
-from kernelevolve.problems.source import BATCH_NAMES, Constant, constants
 from kernelevolve.problems.tolerance import TolerancePolicy
 
+Place: TypeAlias = Path | str
+_Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
-def load_file(path: Path, *, overrides: dict[str, Constant], scale: float | None) -> Problem:
+
+class KernelBenchLoader:
+    """Reads a Python file with ``Model``, ``get_inputs()`` and, if the constructor takes any, ``get_init_inputs()``."""
+
+    def matches(self, name: str) -> bool:
+        return Path(name).suffix == ".py" or Path(name).exists()
+
+    def load(self, name: str) -> Problem:
+        return read_file(Path(name))
+
+
+LOADER = KernelBenchLoader()
+
+
+def read_file(path: Path) -> Problem:
     """The problem in a file. Raises InvalidProblem."""
     if path.is_dir():
         raise InvalidProblem("this is a directory, not a problem file", path=path, fix="name one .py file in it")
     try:
-        source = path.read_text()
+        source = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise InvalidProblem("there is no such problem file", path=path, fix="check the path") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidProblem(f"the file cannot be read as text: {error}", path=path, fix="name a Python file") from None
-    return from_source(source, name=path.stem, path=path, overrides=overrides, scale=scale)
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise InvalidProblem(
+            f"the file cannot be read as text: {reason}", path=path, fix="name a Python file"
+        ) from None
+    return from_source(source, name=path.stem, path=path)
 
 
-def from_source(
-    source: str,
-    *,
-    name: str,
-    path: Path | None = None,
-    overrides: dict[str, Constant] | None = None,
-    scale: float | None = None,
-) -> Problem:
+def from_source(source: str, *, name: str, path: Path | None = None) -> Problem:
     """The problem in a text. Raises InvalidProblem."""
     place = path or name
     try:
@@ -44,71 +58,100 @@ def from_source(
             f"the file is not valid Python: {getattr(error, 'msg', error)}",
             path=place, line=getattr(error, "lineno", None), fix="correct the syntax",
         ) from None  # fmt: skip
-    _check_names(tree, place)
-    replaced = dict(overrides or {})
-    known = constants(source)
-    for key in replaced:
-        if key not in known:
-            raise InvalidProblem(
-                f"there is no module constant {key!r} to set", path=place,
-                fix=f"set one of: {', '.join(known) or '(the file has none)'}",
-            )  # fmt: skip
-    if scale is not None:
-        replaced |= _scaled(known, scale, place)
+    _check_imports(tree, place)
+    _check_model(tree, place)
+    _check_functions(tree, place)
     tolerance = assigned(tree, "TOLERANCE")
-    return Problem(
-        name=name, source=source, path=path, overrides=replaced,
-        tolerance=TolerancePolicy() if tolerance is None else _tolerance(tolerance, place),
-    )  # fmt: skip
+    policy = TolerancePolicy() if tolerance is None else _tolerance(tolerance, place)
+    return Problem(name=name, source=source, path=path, tolerance=policy)
 
 
-def _check_names(tree: ast.Module, place: Path | str) -> None:
-    defined = {node.name for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
+def _check_imports(tree: ast.Module, place: Place) -> None:
     for node in tree.body:
-        if isinstance(node, ast.Assign):
-            defined |= {t.id for t in node.targets if isinstance(t, ast.Name)}
-        elif isinstance(node, (ast.ImportFrom, ast.Import)):
-            defined |= {(alias.asname or alias.name) for alias in node.names}
-    if "Model" not in defined and "*" not in defined:
-        raise InvalidProblem("there is no class Model", path=place, fix="define the reference as class Model(nn.Module)")
-    if "get_inputs" not in defined and "*" not in defined:
-        raise InvalidProblem(
-            "there is no function get_inputs()", path=place, fix="define it to return the list of arguments of forward"
-        )
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and node.name in ("get_inputs", "get_init_inputs"):
-            required = len(node.args.posonlyargs) + len(node.args.args) - len(node.args.defaults)
-            required += sum(default is None for default in node.args.kw_defaults)
-            if required:
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
+            modules = [node.module]
+        else:
+            continue
+        for module in modules:
+            package = module.partition(".")[0]
+            if not _is_installed(package):
                 raise InvalidProblem(
-                    f"{node.name}() has arguments without a default", path=place, line=node.lineno,
-                    fix="give every argument a default value",
+                    f"the file imports {package}, which is not installed", path=place, line=node.lineno,
+                    fix=f"install {package} (pip install {package}) or remove the import",
                 )  # fmt: skip
 
 
-def _scaled(known: dict[str, Constant], scale: float, place: Path | str) -> dict[str, Constant]:
-    if not 0 < scale:
-        raise InvalidProblem(f"--scale {scale} is not positive", fix="use a number such as 0.125")
-    for name in BATCH_NAMES:
-        value = known.get(name)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return {name: max(1, round(value * scale))}
-    numbers = [name for name, value in known.items() if isinstance(value, int)]
-    raise InvalidProblem(
-        "--scale finds no batch constant", path=place,
-        fix=f"use --set NAME=VALUE with one of: {', '.join(numbers) or '(the file has no integer constants)'}",
-    )  # fmt: skip
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except (ImportError, ValueError):
+        return True  # Already imported without a specification, or odd; running the file will tell.
 
 
-def _tolerance(node: ast.expr, place: Path | str) -> TolerancePolicy:
+def _check_model(tree: ast.Module, place: Place) -> None:
+    for node in tree.body:
+        if isinstance(node, _Function) and node.name == "Model":
+            raise InvalidProblem(
+                "Model is a function, not a class", path=place, line=node.lineno,
+                fix="write it as class Model(torch.nn.Module) with a forward method",
+            )  # fmt: skip
+        if isinstance(node, ast.ClassDef) and node.name == "Model" and not node.bases:
+            raise InvalidProblem(
+                "Model is not a torch.nn.Module", path=place, line=node.lineno, fix="write class Model(torch.nn.Module)"
+            )
+    if not {"Model", "*"} & set(_names(tree)):
+        raise InvalidProblem(
+            "there is no class Model", path=place, fix="define the reference as class Model(torch.nn.Module)"
+        )
+
+
+def _check_functions(tree: ast.Module, place: Place) -> None:
+    if not {"get_inputs", "*"} & set(_names(tree)):
+        raise InvalidProblem(
+            "there is no function get_inputs()", path=place, fix="let it return the list of arguments of Model.forward"
+        )
+    for node in tree.body:
+        if not (isinstance(node, _Function) and node.name in ("get_inputs", "get_init_inputs", "get_workloads")):
+            continue
+        arguments = node.args
+        plain = [*arguments.posonlyargs, *arguments.args]
+        required = [a.arg for a in plain[: len(plain) - len(arguments.defaults)]]
+        required += [a.arg for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is None]
+        required = [name for name in required if name != "device_type"]
+        if required:
+            raise InvalidProblem(
+                f"{node.name}() needs the argument {required[0]!r}", path=place, line=node.lineno,
+                fix="give every argument a default value",
+            )  # fmt: skip
+
+
+def _names(tree: ast.Module) -> Iterator[str]:
+    """Names that the module binds at its top level, in plain statements or under ``if`` and ``try``."""
+    for node in tree.body:
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            yield node.name
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from (alias.asname or alias.name for alias in node.names)
+        else:
+            yield from (n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+            yield from (n.name for n in ast.walk(node) if isinstance(n, (ast.ClassDef, ast.FunctionDef)))
+
+
+def _tolerance(node: ast.expr, place: Place) -> TolerancePolicy:
     try:
         if isinstance(node, ast.Call):
-            values = {str(k.arg): ast.literal_eval(k.value) for k in node.keywords}
+            values = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in node.keywords}
         else:
             values = ast.literal_eval(node)
+        unknown = sorted(set(values) - set(TolerancePolicy.model_fields))
+        if unknown:
+            raise ValueError(f"there is no field {unknown[0]!r}")
         return TolerancePolicy(**values)
-    except (ValueError, TypeError, ValidationError):
+    except (ValueError, TypeError, AttributeError, ValidationError) as error:
+        message = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error).splitlines()[0]
         raise InvalidProblem(
-            "TOLERANCE cannot be read", path=place, line=node.lineno,
-            fix="write TOLERANCE = {'k': 4.0, …} with the fields of TolerancePolicy as literals",
+            f"TOLERANCE cannot be read: {message}", path=place, line=node.lineno,
+            fix=f"write a dict of literals with some of {', '.join(TolerancePolicy.model_fields)}",
         ) from None  # fmt: skip

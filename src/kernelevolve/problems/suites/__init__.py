@@ -1,4 +1,8 @@
-"""Suites of problems that are shipped with the package."""
+"""Suites of problems that are shipped with the package: one folder a suite, one file a problem.
+
+Every file is in the KernelBench format and runs alone. Its functions may take ``device_type`` ('cpu' or 'cuda'), so
+that a CPU gets sizes that it finishes in milliseconds, and a GPU the published ones in their published dtype.
+"""
 
 from __future__ import annotations
 

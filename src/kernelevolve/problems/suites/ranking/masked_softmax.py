@@ -1,39 +1,42 @@
-"""Scaled softmax over candidates of which some are masked out: ``softmax(where(mask, scale * x, -inf), -1)``.
+"""Scaled softmax over the events of each user, padding masked out: ``softmax(where(mask, scale * scores, -inf))``.
 
-Sequence lengths of users are log-normal, so the mask keeps a prefix of each row; every row keeps at least one.
+The attention weights of a model that pools a user's history (Vaswani et al., 2017, section 3.2.1, with a padding mask).
+Numbers of events are log-normal, every user has at least one. Sizes are ours; no figures are published for it.
 """
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from kernelevolve.problems import Role, Workload
 
 
 class Model(nn.Module):
-    def __init__(self, scale=0.125):
+    """Scores (users, heads, events) and mask (users, 1, events), True for an event -> weights like the scores."""
+
+    def __init__(self, scale: float) -> None:
         super().__init__()
         self.scale = scale
 
-    def forward(self, scores, mask):
+    def forward(self, scores: Tensor, mask: Tensor) -> Tensor:
         return torch.softmax((scores * self.scale).masked_fill(~mask, float("-inf")), dim=-1)
 
 
-def get_inputs(rows=1024, width=1024):
-    lengths = (torch.randn(rows).mul(0.8).exp() * width * 0.4).clamp(1, width).long()
-    mask = torch.arange(width)[None, :] < lengths[:, None]
-    return [4.0 * torch.randn(rows, width), mask]
+def get_inputs(users: int = 512, heads: int = 4, events: int = 1024) -> list[Tensor]:
+    lengths = (torch.randn(users).mul(0.8).exp() * events * 0.4).clamp(1, events).long()
+    mask = torch.arange(events) < lengths[:, None, None]
+    return [8.0 * torch.randn(users, heads, events), mask]
 
 
-def get_init_inputs():
-    return []
+def get_init_inputs() -> list[float]:
+    return [0.125]
 
 
-def get_workloads(device_type="cpu"):
-    dtype = "float16" if device_type == "cuda" else None
-    rows = 65536 if device_type == "cuda" else 1024
+def get_workloads(device_type: str = "cpu") -> list[Workload]:
+    users, dtype = (16384, "float16") if device_type == "cuda" else (512, None)
     return [
-        Workload(name=f"{rows}x1024", axes={"rows": rows, "width": 1024}, dtype=dtype),
-        Workload(name="771x1024", role=Role.HELD_OUT, axes={"rows": 771, "width": 1024}, dtype=dtype),
-        Workload(name="33x517", role=Role.STRESS, axes={"rows": 33, "width": 517}, dtype=dtype),
-        Workload(name="one-column", role=Role.STRESS, axes={"rows": 65, "width": 1}, dtype=dtype),
+        Workload(name=f"users-{users}", axes={"users": users}, dtype=dtype),
+        Workload(name="users-201", role=Role.HELD_OUT, axes={"users": 201}, dtype=dtype),
+        Workload(name="odd-sizes", role=Role.STRESS, axes={"users": 33, "heads": 3, "events": 517}, dtype=dtype),
+        Workload(name="one-event", role=Role.STRESS, axes={"users": 65, "events": 1}, dtype=dtype),
+        Workload(name="strided", role=Role.STRESS, axes={"users": 17}, dtype=dtype, contiguous=False),
     ]

@@ -1,54 +1,56 @@
-"""Personalised feed-forward network of InterFormer: weights per sample, GELU and RMSNorm between two products.
+"""Personalised feed-forward network of InterFormer: both matrices differ from sample to sample.
 
-``h = rmsnorm(gelu(x W1 + b1)) * g1; y = rmsnorm(h W2 + b2) * g2`` with W1, W2 of every sample its own. Shapes on a GPU
-are KernelEvolve's (1024, 200, 256, 160).
+``h = rmsnorm(gelu(x W1 + b1)) * g1``, then ``y = rmsnorm(h W2 + b2) * g2``. The chain and the sizes (batch, tokens,
+d, k) on a GPU are those of KernelEvolve (arXiv 2512.23236, section 5.3.2: fp16; 2.0 to 2.6 times the speed of compiled
+PyTorch up to batch 256, 1.2 to 1.4 above 512). The gains of the norms and the sizes on a CPU are ours.
 """
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from kernelevolve.problems import Role, Workload
 
-outer, inner = 256, 160
+D, K = 256, 160
 
 
 class Model(nn.Module):
-    def __init__(self, outer, inner, eps=1e-6):
+    """x (batch, tokens, d), W1 (batch, d, k), b1 (batch, 1, k), W2 (batch, k, d), b2 (batch, 1, d) -> like x."""
+
+    def __init__(self, d: int, k: int, eps: float = 1e-6) -> None:
         super().__init__()
-        self.gain_inner = nn.Parameter(1.0 + 0.1 * torch.randn(inner))
-        self.gain_outer = nn.Parameter(1.0 + 0.1 * torch.randn(outer))
+        self.inner_gain = nn.Parameter(torch.rand(k) + 0.5)
+        self.outer_gain = nn.Parameter(torch.rand(d) + 0.5)
         self.eps = eps
 
-    def normalise(self, h, gain):
-        wide = h.float()
-        scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)
-        return (wide * scale * gain.float()).to(h.dtype)
-
-    def forward(self, x, w1, b1, w2, b2):
-        h = self.normalise(F.gelu(torch.baddbmm(b1, x, w1)), self.gain_inner)
-        return self.normalise(torch.baddbmm(b2, h, w2), self.gain_outer)
+    def forward(self, x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Tensor:
+        h = F.gelu(torch.bmm(x, w1) + b1)
+        h = F.rms_norm(h, h.shape[-1:], self.inner_gain, self.eps)
+        y = torch.bmm(h, w2) + b2
+        return F.rms_norm(y, y.shape[-1:], self.outer_gain, self.eps)
 
 
-def get_inputs(batch=8, tokens=200):
+def get_inputs(batch: int = 8, tokens: int = 200) -> list[Tensor]:
     return [
-        torch.randn(batch, tokens, outer),
-        torch.randn(batch, outer, inner) / outer**0.5,
-        0.1 * torch.randn(batch, 1, inner),
-        torch.randn(batch, inner, outer) / inner**0.5,
-        0.1 * torch.randn(batch, 1, outer),
+        torch.randn(batch, tokens, D),
+        torch.randn(batch, D, K) / D**0.5,
+        0.3 * torch.randn(batch, 1, K),
+        torch.randn(batch, K, D) / K**0.5,
+        0.3 * torch.randn(batch, 1, D),
     ]
 
 
-def get_init_inputs():
-    return [outer, inner]
+def get_init_inputs() -> list[int]:
+    return [D, K]
 
 
-def get_workloads(device_type="cpu"):
-    dtype = "float16" if device_type == "cuda" else None
-    batch = 1024 if device_type == "cuda" else 8
+def get_workloads(device_type: str = "cpu") -> list[Workload]:
+    if device_type == "cuda":
+        dtype, search, held_out = "float16", (1024, 200), (1024, 400)
+    else:
+        dtype, search, held_out = None, (8, 200), (5, 150)
+    cases = [(Role.SEARCH, search), (Role.HELD_OUT, held_out), (Role.STRESS, (1, 1)), (Role.STRESS, (3, 77))]
     return [
-        Workload(name=f"batch-{batch}", axes={"batch": batch}, dtype=dtype),
-        Workload(name="5x77", role=Role.HELD_OUT, axes={"batch": 5, "tokens": 77}, dtype=dtype),
-        Workload(name="1x1", role=Role.STRESS, axes={"batch": 1, "tokens": 1}, dtype=dtype),
+        Workload(name=f"{batch}x{tokens}", role=role, axes={"batch": batch, "tokens": tokens}, dtype=dtype)
+        for role, (batch, tokens) in cases
     ]
