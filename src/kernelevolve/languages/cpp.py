@@ -20,7 +20,7 @@ from typing import Any
 from kernelevolve.errors import MissingTarget
 from kernelevolve.hashing import digest_bytes
 from kernelevolve.languages.arguments import Signature, c_type
-from kernelevolve.languages.build_cache import BuildError, build_log, cached_build, run_compiler
+from kernelevolve.languages.build_cache import BuildError, cached_build, run_compiler
 from kernelevolve.languages.language import Availability, imports, inline_sources
 from kernelevolve.languages.prototypes import Prototype, read_prototypes
 
@@ -66,27 +66,22 @@ def _required_compiler() -> str:
 
 
 class CppModule:
-    """A loaded shared object; ``module.name(tensor, 3, 0.5)`` calls one of its functions.
+    """A loaded shared object; ``module.name(tensor, 3, 0.5)`` calls one of its functions, whatever that is called.
 
-    A call releases the GIL and returns the function's result, if it has one. ``path`` is the file, ``log`` what the
-    compiler said (with ``flags=["-fopt-info-vec"]``: which loops were vectorised).
+    A call releases the GIL and returns the function's result, if it has one. ``__file__`` is the shared object, as in
+    Python's modules (no C function may have such a name); ``build_log`` of it is what the compiler said.
     """
 
     def __init__(self, path: Path, prototypes: dict[str, Prototype]) -> None:
-        self.path = path
-        self.functions = tuple(prototypes)
+        self.__file__ = path
         library = ctypes.CDLL(str(path))
         for name, prototype in prototypes.items():
             setattr(self, name, _bind(library, prototype))
 
-    @property
-    def log(self) -> str:
-        """What the compiler said."""
-        return build_log(self.path)
-
     def __getattr__(self, name: str) -> Callable[..., Any]:
+        known = ", ".join(sorted(vars(self).keys() - {"__file__"}))
         raise AttributeError(
-            f"the C++ source has no function {name!r}, only {', '.join(self.functions)}; "
+            f"the C++ source has no function {name!r}, only {known}; "
             f'declare it extern "C" void {name}(...), outside macros'
         )
 

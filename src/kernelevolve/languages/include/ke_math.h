@@ -215,7 +215,7 @@ KE_INLINE float gelu(float x) {
   const float tail = g * (1.0f + e.p);
   const float left = detail::scale(-a * tail, e.n);  // -a, because x * tail could overflow on the way to 0
   const float right = x * (1.0f - detail::scale(tail, e.n));
-  return x > 0.0f ? right : x > -detail::kInfinity ? left : detail::kNaN;
+  return x >= 0.0f ? right : x > -detail::kInfinity ? left : detail::kNaN;
 }
 
 // x / 2 * (1 + tanh(u)) = x * sigmoid(2 u) with u = sqrt(2 / pi) (x + 0.044715 x^3), the "tanh" approximation of gelu.
