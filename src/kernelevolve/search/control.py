@@ -49,7 +49,7 @@ def _expected_gain(correct: Sequence[float], success: float, further: int) -> fl
     """Expected excess of the best of ``further`` draws over the best value: the integral of 1 - F^further above it."""
     low, _, high = quantiles(correct, n=4, method="inclusive")
     spread = min(stdev(correct), (high - low) / 1.34) or stdev(correct)
-    bandwidth = 0.9 * spread * len(correct) ** -0.2
+    bandwidth = 0.9 * spread * math.pow(len(correct), -0.2)
     if bandwidth == 0:
         return 0.0
     step = _REACH * bandwidth / _STEPS

@@ -16,20 +16,21 @@ from kernelevolve.search.expanding import ExpandingPolicy
 from kernelevolve.search.graph import SearchGraph
 from kernelevolve.search.node import Node
 
-_ROOT = -1
 
-
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Vertex:
     """A correct program in the tree, or the virtual root, whose children are the drafts."""
 
-    above: int | None
+    parents: tuple[int, ...]
+    """What an expansion here is made from: the program, or nothing."""
+    above: _Vertex | None
     value: float
+    """Best fitness here and below."""
     visits: int = 0
     """Expansions issued at this vertex or below it."""
     started: int = 0
     """Expansions issued at this vertex, whatever became of them."""
-    below: list[int] = field(default_factory=list)
+    below: list[_Vertex] = field(default_factory=list)
     closed: bool = False
     """True if neither this vertex nor any below it has anything new to give."""
 
@@ -58,76 +59,72 @@ class Mcts(ExpandingPolicy):
         self._exploration = exploration
         self._widening = widening
         self._exponent = exponent
-        self._vertices: dict[int, _Vertex] = {_ROOT: _Vertex(above=None, value=-math.inf)}
-        self._anchors: list[int] = []
-        """Node -> the vertex that its children hang below: itself if it is correct."""
+        self._root = _Vertex(parents=(), above=None, value=-math.inf)
+        self._anchors: list[_Vertex] = []
+        """Node -> the vertex that its children hang below: its own if it is correct."""
         self._low, self._high = math.inf, -math.inf
 
     def _choose(self, graph: SearchGraph, rng: random.Random) -> tuple[int, ...] | None:
-        while not self._vertices[_ROOT].closed:
-            at = self._descend()
-            if not self._is_spent(at):
-                return () if at == _ROOT else (at,)
-            self._vertices[at].closed = True
+        while not self._root.closed:
+            vertex = self._descend()
+            if not self._in_flight.is_spent(vertex.parents):
+                return vertex.parents
+            vertex.closed = True
         return None
 
-    def _descend(self) -> int:
+    def _descend(self) -> _Vertex:
         """The vertex to expand; a spent one if there is nothing else below it."""
-        at = _ROOT
-        while True:
-            vertex = self._vertices[at]
-            if not self._is_spent(at) and vertex.started < self._room(vertex):
-                return at
-            best, best_score = None, -math.inf
-            log_visits = math.log(1 + vertex.visits)
-            for number in vertex.below:
-                child = self._vertices[number]
-                if not child.closed and (score := self._score(child, log_visits)) > best_score:
-                    best, best_score = number, score
-            if best is None:
-                return at
-            at = best
+        at = self._root
+        while at.started >= self._room(at) or self._in_flight.is_spent(at.parents):
+            child = self._best_child(at)
+            if child is None:
+                break
+            at = child
+        return at
 
     def _room(self, vertex: _Vertex) -> int:
         """How many children a vertex may have at its present number of visits."""
         return math.ceil(self._widening * math.pow(1 + vertex.visits, self._exponent))
 
-    def _score(self, child: _Vertex, log_visits: float) -> float:
-        spread = self._high - self._low
-        scaled = (child.value - self._low) / spread if spread > 0 else 0.5
-        return scaled + self._exploration * math.sqrt(log_visits / (1 + child.visits))
+    def _best_child(self, vertex: _Vertex) -> _Vertex | None:
+        """The open child of the greatest upper confidence bound, the oldest of equals."""
+        low, spread = self._low, self._high - self._low
+        scale = 1 / spread if spread > 0 else 0.0
+        bonus = self._exploration * math.sqrt(math.log(1 + vertex.visits))
+        best, best_score = None, -math.inf
+        for child in vertex.below:
+            score = (child.value - low) * scale + bonus / math.sqrt(1 + child.visits)
+            if score > best_score and not child.closed:
+                best, best_score = child, score
+        return best
 
-    def _is_spent(self, at: int) -> bool:
-        return self._in_flight.is_spent(() if at == _ROOT else (at,))
-
-    def _anchor(self, parents: tuple[int, ...]) -> int:
-        return self._anchors[parents[0]] if parents else _ROOT
+    def _anchor(self, parents: tuple[int, ...]) -> _Vertex:
+        return self._anchors[parents[0]] if parents else self._root
 
     def _learn(self, node: Node, *, asked: bool) -> None:
         above = self._anchor(node.parents)
         if not asked:  # else the visit was counted when it was issued
             self._visit(above, 1)
-        if not node.correct:
+        if not (node.correct and math.isfinite(node.fitness)):
             self._anchors.append(above)
             return
-        self._anchors.append(node.id)
-        self._vertices[node.id] = _Vertex(above=above, value=node.fitness)
-        self._vertices[above].below.append(node.id)
-        if math.isfinite(node.fitness):
-            self._low, self._high = min(self._low, node.fitness), max(self._high, node.fitness)
-        at: int | None = above
-        while at is not None and ((vertex := self._vertices[at]).closed or vertex.value < node.fitness):
-            vertex.value, vertex.closed = max(vertex.value, node.fitness), False
-            at = vertex.above
+        vertex = _Vertex(parents=(node.id,), above=above, value=node.fitness)
+        self._anchors.append(vertex)
+        above.below.append(vertex)
+        self._low, self._high = min(self._low, node.fitness), max(self._high, node.fitness)
+        at: _Vertex | None = above
+        while at is not None and (at.closed or at.value < node.fitness):
+            at.value, at.closed = max(at.value, node.fitness), False
+            at = at.above
 
-    def _visit(self, at: int, change: int) -> None:
+    @staticmethod
+    def _visit(vertex: _Vertex, change: int) -> None:
         """Count an expansion at a vertex and on all vertices above it."""
-        self._vertices[at].started += change
-        up: int | None = at
-        while up is not None:
-            vertex = self._vertices[up]
-            vertex.visits += change
-            up = vertex.above
+        vertex.started += change
+        at: _Vertex | None = vertex
+        while at is not None:
+            at.visits += change
+            at = at.above
 
     def _issued(self, parents: tuple[int, ...]) -> None:
         self._visit(self._anchor(parents), 1)
