@@ -13,7 +13,7 @@ from kernelevolve.errors import KernelEvolveError, MissingTarget
 from kernelevolve.hashing import digest_json
 
 BUILD_DIRECTORY_VARIABLE = "KERNELEVOLVE_BUILD_DIR"
-_ERROR = re.compile(r"\berror\b|\bfatal\b|undefined reference", re.IGNORECASE)
+_ERROR = re.compile(r"\berror\b(?! detected in)|\bfatal\b|undefined reference", re.IGNORECASE)
 _DIAGNOSTIC = re.compile(r"\b(error|warning|note|fatal)\b\s*:|In file included|In function|undefined reference")
 _SHOWN_ERRORS = 3
 _LINES_PER_ERROR = 8
