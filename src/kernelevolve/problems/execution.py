@@ -28,7 +28,7 @@ class Execution:
     problem: Problem
     module: ModuleType
     file: str
-    """File name in the text's code objects: the problem's path, or a name of its own where the text is not the file."""
+    """File name in the text's code objects: the problem's path, or a name made for a text without one."""
 
     def get(self, name: str) -> Any:
         """What the text defines under a name, or None."""
@@ -61,13 +61,12 @@ def execute(problem: Problem, device: torch.device) -> Execution:
     """
     # torch.compile and pickling look a module up by name, and two problems may have the same file name.
     name = f"kernelevolve_problem_{problem.digest[:12]}_{next(_counter)}"
-    as_read = problem.path is not None and not problem.overrides
-    file = str(problem.path) if as_read else f"<problem {problem.name} {problem.digest[:8]}>"
+    file = str(problem.path) if problem.path is not None else f"<problem {problem.name} {problem.digest[:8]}>"
     source = effective_source(problem)
     # So that tracebacks, inspect and TorchScript read the text that runs, not what the file holds by then.
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     module = ModuleType(name)
-    module.__file__ = str(problem.path) if problem.path is not None else file
+    module.__file__ = file
     module.__dict__["KERNELEVOLVE_PAYLOAD"] = {digest: str(path) for digest, path in problem.payload.items()}
     sys.modules[name] = module
     try:
@@ -95,6 +94,6 @@ def _fix_for(error: Exception) -> str:
         return f"install {error.name} or remove the import"
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "not enough memory" in str(error):
         return "make the problem smaller with --scale or --set"
-    if "not implemented for" in str(error):
-        return "use a dtype that this operator has on this device"
+    if "not implemented for" in str(error) or "dtype" in str(error):
+        return "use a dtype that this operator takes on this device"
     return "correct that line, or the values that reach it"

@@ -51,7 +51,8 @@ def with_overrides(problem: Problem, overrides: Mapping[str, Constant]) -> Probl
                 f"there is no module-level constant {name!r} to set", path=problem.path or problem.name,
                 fix=_offer(problem.source),
             )  # fmt: skip
-    return problem.model_copy(update={"overrides": {**problem.overrides, **overrides}})
+    # Not model_copy: it would keep the digest that was computed before.
+    return Problem.model_validate({**problem.model_dump(), "overrides": {**problem.overrides, **overrides}})
 
 
 def with_scaled_batch(problem: Problem, scale: float) -> Problem:

@@ -31,11 +31,11 @@ def map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> A
 
 
 def strided_copy(tensor: torch.Tensor) -> torch.Tensor:
-    """Equal values in memory that is not contiguous: a view of every other element of the last dimension."""
+    """Equal values in memory in which no two dimensions could be merged: every other element of longer rows."""
     if tensor.dim() < 2 or tensor.numel() == 0:
         return tensor
-    wide = tensor.new_zeros((*tensor.shape[:-1], 2 * tensor.shape[-1]))
-    view = wide[..., ::2]
+    length = 2 * tensor.shape[-1]
+    view = tensor.new_zeros((*tensor.shape[:-1], length + 1))[..., :length:2]
     view.copy_(tensor)
     return view
 
