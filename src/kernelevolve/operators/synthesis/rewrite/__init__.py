@@ -11,6 +11,7 @@ from collections.abc import Callable
 from kernelevolve.operators.synthesis.emit.emitter import Traits
 from kernelevolve.operators.synthesis.ir import Program
 from kernelevolve.operators.synthesis.plan import Planner
+from kernelevolve.operators.synthesis.rewrite.associate import chains_associated
 from kernelevolve.operators.synthesis.rewrite.dead import without_dead_operations
 from kernelevolve.operators.synthesis.rewrite.inline import inlined
 from kernelevolve.operators.synthesis.rewrite.moments import moments_chosen
@@ -19,6 +20,7 @@ from kernelevolve.operators.synthesis.rewrite.products import products_chosen
 Rewrite = Callable[[Program, Planner, Traits], Program]
 
 REWRITES: tuple[Rewrite, ...] = (
+    chains_associated,
     products_chosen,
     moments_chosen,
     without_dead_operations,

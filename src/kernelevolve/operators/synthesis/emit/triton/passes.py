@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kernelevolve.operators.synthesis.emit.triton.operations import DTYPES
 from kernelevolve.operators.synthesis.emit.triton.scope import Body, Inexpressible, Scope
-from kernelevolve.operators.synthesis.expr import Role
+from kernelevolve.operators.synthesis.expr import Buffer, Role, loads
 from kernelevolve.operators.synthesis.index import Index, Var, product_of
 from kernelevolve.operators.synthesis.ir import Combine, Target
 from kernelevolve.operators.synthesis.kernels import Accumulate, Pass
@@ -53,11 +53,15 @@ class PassWriter:
         self._body, self._rows, self._columns = body, rows, columns
         self._flat = flat_rows
         """True if the tile has one dimension, because every pass is scalar code."""
+        self._written: set[Buffer] = set()
         self._offset = offset
         """Added to the position in the row: a program that works on one column tile only."""
 
     def write(self, step: Pass) -> None:
         """One pass."""
+        values = [a.value for a in step.assigns] + [a.value for a in step.accumulates]
+        if self._written & {load.buffer for value in values for load in loads(value)}:
+            self._body.line("tl.debug_barrier()  # What follows reads what this program has stored.")
         if not step.axes and not step.reduced:
             self._assign(step, self._rows)
         elif step.axes and step.reduced:
@@ -174,7 +178,13 @@ class PassWriter:
             return
         guard = scope.mask_for(frozenset(v for i in target.index for v in i.variables))
         where = f", mask={guard}" if guard else ""
-        body.line(f"tl.store({scope.address(buffer, target.index)}, tl.cast({value}, {dtype}){where})")
+        kept = body.fresh(f"{buffer.name}_value")
+        body.line(f"{kept} = tl.cast({value}, {dtype})")
+        body.line(f"tl.store({scope.address(buffer, target.index)}, {kept}{where})")
+        if self._columns.chunk is None:
+            body.stored[buffer] = (kept, target.index, scope.axes)
+        else:
+            self._written.add(buffer)
 
     def _reduced(self, accumulate: Accumulate, scope: Scope, reduced: tuple[Var, ...], axis: int = 1) -> str:
         """The part of a reduction over the tile."""

@@ -15,7 +15,6 @@ from kernelevolve.operators.synthesis.emit.triton.passes import Columns, PassWri
 from kernelevolve.operators.synthesis.emit.triton.scope import Body, Inexpressible, Scope
 from kernelevolve.operators.synthesis.emit.triton.tile import (
     KernelText,
-    check_memory,
     define,
     extent_of,
     launch,
@@ -40,7 +39,6 @@ def write_product_kernel(kernel: LoopKernel, hints: Mapping[str, int], precision
 
 class _ProductKernel:
     def __init__(self, kernel: LoopKernel, hints: Mapping[str, int], precision: str) -> None:
-        check_memory(kernel)
         self._kernel, self._hints, self._precision = kernel, hints, precision
         self._body = Body()
         products = [p for p in kernel.passes if isinstance(p, ProductPass)]

@@ -47,6 +47,8 @@ class Body:
     sizes: dict[str, None] = field(default_factory=dict)
     rows: dict[Buffer, str] = field(default_factory=dict)
     """ROW buffer -> the tensor that holds it."""
+    stored: dict[Buffer, tuple[str, tuple[Index, ...], tuple[Var, ...]]] = field(default_factory=dict)
+    """Global buffer that this program wrote -> the tensor that it stored, where, and over which axes of the pass."""
 
     def line(self, text: str) -> None:
         """Append a line at the present indentation."""
@@ -164,6 +166,8 @@ class Scope:
         buffer = expr.buffer
         if buffer.role is Role.ROW:
             return self._row(expr)
+        if buffer in self.body.stored:
+            return self._stored(expr)
         guard = self.mask_for(expr.variables, mask)
         where = f", mask={guard}, other=0" if guard else ""
         return f"tl.load({self.address(buffer, expr.index, mask)}{where})"
@@ -186,6 +190,20 @@ class Scope:
         if expr.index and tuple(i.variable for i in expr.index) != self._axes:
             raise Inexpressible(f"the row value {expr.buffer.name} is read at another place than it was written")
         return name
+
+    def _stored(self, expr: Load) -> str:
+        """What the program itself has stored is still in registers: other threads' stores could not be seen."""
+        name, index, axes = self.body.stored[expr.buffer]
+        if len(axes) == len(self._axes):
+            renamed = dict(zip(axes, map(Index.of, self._axes), strict=True))
+            if tuple(i.substitute(renamed) for i in index) == expr.index:
+                return name
+        raise Inexpressible(f"{expr.buffer.name} is read at another place than it was written")
+
+    @property
+    def axes(self) -> tuple[Var, ...]:
+        """The axes of the pass."""
+        return self._axes
 
     def _search(self, expr: Search, mask: str) -> str:
         """A binary search without branches; every element of the tile takes the same number of steps."""

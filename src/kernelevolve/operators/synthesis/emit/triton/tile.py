@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kernelevolve.candidates.space import Value as Setting
 from kernelevolve.operators.synthesis.emit.triton.passes import split_names
-from kernelevolve.operators.synthesis.emit.triton.scope import Body, Inexpressible, Scope
+from kernelevolve.operators.synthesis.emit.triton.scope import Body, Scope
 from kernelevolve.operators.synthesis.expr import Buffer
 from kernelevolve.operators.synthesis.index import Index, Var, product_of
 from kernelevolve.operators.synthesis.kernels import LoopKernel
@@ -30,13 +30,6 @@ class KernelText:
 def needs_wide_positions(kernel: LoopKernel, hints: Mapping[str, int]) -> bool:
     """True if some buffer is so long that 32 bits do not hold its offsets."""
     return any(b.numel.evaluate(hints) >= _WIDE for b in (*kernel.reads(), *kernel.writes()))
-
-
-def check_memory(kernel: LoopKernel) -> None:
-    """Raises Inexpressible if one program would have to see what another thread of it has stored."""
-    both = set(kernel.reads()) & set(kernel.writes())
-    if both:
-        raise Inexpressible(f"{min(b.name for b in both)} is written and read in one kernel")
 
 
 def python_text(index: Index) -> str:
