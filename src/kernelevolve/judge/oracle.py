@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +14,10 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-from kernelevolve.errors import InvalidProblem
 from kernelevolve.problems import TolerancePolicy, Workload
 from kernelevolve.problems.instance import Instance
 from kernelevolve.problems.outputs import flatten_outputs
+from kernelevolve.problems.seeding import seeded
 from kernelevolve.problems.values import map_tensors
 
 Outputs = dict[str, torch.Tensor]
@@ -66,26 +67,25 @@ class Case:
 
 
 class Reference:
-    """The reference of one workload with one set of weights. TF32 is off for everything that it runs.
+    """The reference of one workload with the weights of one seed. TF32 is off for everything that it runs.
 
     Every call works on a copy of the module and of its inputs, with the generators seeded alike, so that references
     which keep state, work in place or draw random numbers give the same answer to the same question.
     """
 
-    def __init__(self, instance: Instance, workload: Workload, weights: Mapping[str, torch.Tensor], seed: int) -> None:
+    def __init__(self, instance: Instance, workload: Workload, seed: int) -> None:
         self._instance = instance
         self._workload = workload
-        self._model = instance.make_model(seed)
-        if workload.dtype is not None:
-            self._model = self._model.to(getattr(torch, workload.dtype))
-        self._model.load_state_dict(dict(weights))
+        self._model = instance.make_reference(workload, seed)
+
+    @property
+    def weights(self) -> dict[str, torch.Tensor]:
+        """A copy of the state dict."""
+        return {name: value.detach().clone() for name, value in self._model.state_dict().items()}
 
     def outputs(self, inputs: tuple[Any, ...]) -> Outputs:
         """Outputs in the stated dtype by path. Raises InvalidProblem if the reference fails on these inputs."""
-        try:
-            return self._call(copy.deepcopy(self._model), map_tensors(inputs, _copied), 0)
-        except Exception as error:
-            raise self._failure(error) from None
+        return self._attempt(copy.deepcopy(self._model), inputs, 0)
 
     def second_call(self, inputs: tuple[Any, ...]) -> Outputs:
         """Outputs of the second call of one and the same module, with other random numbers than any first call's.
@@ -93,11 +93,8 @@ class Reference:
         They differ from ``outputs`` if the reference draws random numbers or keeps something from call to call.
         """
         model = copy.deepcopy(self._model)
-        try:
-            self._call(model, map_tensors(inputs, _copied), 1)
-            return self._call(model, map_tensors(inputs, _copied), 2)
-        except Exception as error:
-            raise self._failure(error) from None
+        self._attempt(model, inputs, 1)
+        return self._attempt(model, inputs, 2)
 
     def golden(self, inputs: tuple[Any, ...]) -> Outputs | None:
         """Outputs in fp64 by path, or None if the reference refuses to run in fp64.
@@ -108,27 +105,24 @@ class Reference:
             wide = copy.deepcopy(self._model).double()
             with _Widen():  # type: ignore[no-untyped-call]
                 return self._call(wide, map_tensors(inputs, _widened), 0)
-        except (torch.OutOfMemoryError, MemoryError) as error:
-            raise self._failure(error) from None
+        except (torch.OutOfMemoryError, MemoryError):
+            raise self._instance.invalid(
+                f"the reference does not fit the memory in fp64 (workload {self._workload.name!r})",
+                "make the problem smaller with --scale or --set",
+            ) from None
         except Exception:
             return None
 
-    def _call(self, model: nn.Module, inputs: tuple[Any, ...], random_seed: int) -> Outputs:
-        device = self._instance.device
-        generators = [torch.cuda.current_device()] if device.type == "cuda" else []
-        with exact_products(), torch.random.fork_rng(generators), torch.set_grad_enabled(self._instance.training):
-            torch.manual_seed(random_seed)
-            result = model(*inputs)
-        return {path: leaf.detach() for path, leaf in flatten_outputs(result) if isinstance(leaf, torch.Tensor)}
+    def _attempt(self, model: nn.Module, inputs: tuple[Any, ...], random_seed: int) -> Outputs:
+        what = f"the reference fails on workload {self._workload.name!r}"
+        found: Outputs = self._instance.attempt(what, self._call, model, map_tensors(inputs, _copied), random_seed)
+        return found
 
-    def _failure(self, error: BaseException) -> InvalidProblem:
-        lines = str(error).strip().splitlines() or [""]
-        memory = isinstance(error, (torch.OutOfMemoryError, MemoryError))
-        fix = "make the problem smaller with --scale or --set" if memory else "correct the reference or this workload"
-        return InvalidProblem(
-            f"the reference fails on workload {self._workload.name!r}: {type(error).__name__}: {lines[0][:300]}",
-            path=self._instance.problem.path or self._instance.problem.name, fix=fix,
-        )  # fmt: skip
+    def _call(self, model: nn.Module, inputs: tuple[Any, ...], random_seed: int) -> Outputs:
+        instance = self._instance
+        with exact_products(), seeded(random_seed, instance.device), torch.set_grad_enabled(instance.training):
+            result = model(*inputs)
+        return {path: leaf.detach() for path, leaf in flatten_outputs(result)}
 
 
 class Oracle:
@@ -138,18 +132,13 @@ class Oracle:
         self._instance = instance
         self._tolerance = tolerance
 
-    def reference(self, workload: Workload, weights_seed: int) -> tuple[Reference, dict[str, torch.Tensor]]:
-        """The reference of a workload, and its weights."""
-        weights = self._instance.make_weights(workload, weights_seed)
-        return Reference(self._instance, workload, weights, weights_seed), weights
-
     def case(self, workload: Workload, seed: int, weights_seed: int | None = None) -> Case:
         """Inputs from ``seed`` and weights from ``weights_seed`` (``seed`` if left out), with what must come out.
 
         Raises InvalidProblem if the reference fails on them.
         """
         weights_seed = seed if weights_seed is None else weights_seed
-        reference, weights = self.reference(workload, weights_seed)
+        reference = Reference(self._instance, workload, weights_seed)
         inputs = self._instance.make_inputs(workload, seed)
         others = self._instance.make_inputs(workload, seed + 1)
         own = reference.outputs(inputs)
@@ -170,8 +159,10 @@ class Oracle:
             )
             for path, leaf in own.items()
         ]
-        init_inputs = self._instance.init_inputs(weights_seed)
-        return Case(workload, seed, init_inputs, weights, inputs, expected, precision)
+        return Case(
+            workload=workload, seed=seed, init_inputs=self._instance.init_inputs(weights_seed),
+            weights=reference.weights, inputs=inputs, expected=expected, golden_precision=precision,
+        )  # fmt: skip
 
     def _expect_float(
         self, path: str, own: torch.Tensor, golden: torch.Tensor, error: torch.Tensor, second: torch.Tensor | None
@@ -183,16 +174,14 @@ class Oracle:
         The limit from the moved part is never drawn tighter than what another order of the same sums needs: where the
         moved part drowns in rounding, no limit separates right from wrong, and vetting says so.
         """
-        special = None
-        if not bool(torch.isfinite(error).all()):
+        special, magnitude = None, golden
+        if not math.isfinite(rms(error)):  # An element that is not finite shows in the norm, and a norm is cheap.
             finite = torch.isfinite(own)
             special = None if bool(finite.all()) else own
             # What overflows in fp64 alone is judged by the reference.
             golden = torch.where(finite & ~torch.isfinite(golden), own.to(golden.dtype), golden)
             error = torch.where(torch.isfinite(error), error, 0.0)
             magnitude = torch.where(finite & torch.isfinite(golden), golden, 0.0)
-        else:
-            magnitude = golden
         policy, eps = self._tolerance, min(torch.finfo(own.dtype).eps, torch.finfo(torch.float32).eps)
         reference_rms, reference_max, moved = rms(error), peak(error), _moved(golden, second)
         rms_limit = max(policy.k * reference_rms, policy.floor * eps * rms(magnitude))
@@ -263,9 +252,10 @@ def peak(tensor: torch.Tensor) -> float:
 def _moved(first: torch.Tensor, second: torch.Tensor | None) -> float:
     """rms difference of two outputs over the elements that are finite in both; infinite if their shapes differ."""
     if second is None or second.shape != first.shape:
-        return float("inf")
+        return math.inf
     difference = first.to(_finest(first)) - second.to(_finest(first))
-    return rms(torch.where(torch.isfinite(difference), difference, 0.0))
+    moved = rms(difference)
+    return moved if math.isfinite(moved) else rms(torch.where(torch.isfinite(difference), difference, 0.0))
 
 
 def _is_finer(golden: Outputs, own: Outputs) -> bool:

@@ -16,6 +16,7 @@ from torch import fx
 from kernelevolve.errors import InvalidProblem
 from kernelevolve.judge.arithmetic import Arithmetic, Work
 from kernelevolve.judge.demand import Demand, memory
+from kernelevolve.judge.oracle import Reference
 from kernelevolve.judge.verdict import Roofline
 from kernelevolve.problems import Workload
 from kernelevolve.problems.capture import Captured, capture
@@ -93,12 +94,8 @@ def _written_bytes(graph: fx.Graph) -> float:
 
 
 def _output_bytes(instance: Instance, workload: Workload) -> float:
-    model = instance.make_model(_SEED)
-    if workload.dtype is not None:
-        model = model.to(getattr(torch, workload.dtype))
-    with torch.no_grad():
-        outputs = flatten_outputs(model(*instance.make_inputs(workload, _SEED)))
-    return sum(_bytes(leaf) for _, leaf in outputs)
+    outputs = Reference(instance, workload, _SEED).outputs(instance.make_inputs(workload, _SEED))
+    return sum(map(_bytes, outputs.values()))
 
 
 def _bytes(value: object) -> float:

@@ -14,7 +14,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from kernelevolve.judge.comparison import StructureMismatch, compare
-from kernelevolve.judge.oracle import Case, ExpectedOutput, Oracle, Outputs
+from kernelevolve.judge.oracle import Case, ExpectedOutput, Oracle, Outputs, Reference
 from kernelevolve.problems import Role, Workload
 from kernelevolve.problems.instance import Instance
 from kernelevolve.problems.outputs import flatten_outputs
@@ -108,7 +108,7 @@ def vet(instance: Instance, oracle: Oracle, workloads: Sequence[Workload]) -> Ve
 
 
 def _examine(instance: Instance, oracle: Oracle, workload: Workload) -> WorkloadFinding:
-    reference, _ = oracle.reference(workload, _SEED)
+    reference = Reference(instance, workload, _SEED)
     case = oracle.case(workload, _SEED)
     others = instance.make_inputs(workload, _SEED + 1)
     own, elsewhere = reference.outputs(case.inputs), reference.outputs(others)
@@ -160,7 +160,7 @@ def _wrong_results(
         wide = finite.to(torch.complex128 if right.is_complex() else torch.float64)
         yield "the mean everywhere", torch.full_like(right, wide.mean().item() if wide.numel() else 0)
     for path, leaf in flatten_outputs(inputs):
-        if isinstance(leaf, torch.Tensor) and leaf.shape == right.shape and leaf.is_complex() == right.is_complex():
+        if leaf.shape == right.shape and leaf.is_complex() == right.is_complex():
             yield f"a copy of input {path}", leaf.to(right.dtype)
 
 
@@ -198,7 +198,7 @@ def _idle_inputs(
     """Paths of tensor inputs that can be exchanged for those of another draw without changing a bit of the result."""
     replacements = dict(flatten_outputs(others))
     for path, leaf in flatten_outputs(inputs):
-        if not isinstance(leaf, torch.Tensor) or torch.equal(leaf, replacements[path]):
+        if torch.equal(leaf, replacements[path]):
             continue
         result = run(_exchanged(inputs, leaf, replacements[path]))
         if all(torch.equal(result[name], right) for name, right in own.items()):
