@@ -91,7 +91,8 @@ def test_calls_are_checked_before_the_device_is_asked() -> None:
 
 @pytest.mark.skipif(nvrtc.library() is None, reason="no NVRTC")
 def test_nvrtc_and_its_words() -> None:
-    cubin, log = nvrtc.compile_cubin("#include <cstdint>\n" + SOURCE.replace("int64_t", "std::int64_t"), "sm_80")
+    source = "#include <cstdint>\n#include <mma.h>\n" + SOURCE.replace("int64_t", "std::int64_t")
+    cubin, log = nvrtc.compile_cubin(source, "sm_80")
     assert cubin[:4] == b"\x7fELF" and read_ptxas(log)["axpy"].arch == "sm_80"
     with pytest.raises(BuildError, match="identifier"):
         nvrtc.compile_cubin('extern "C" __global__ void f() { int x = y; }', "sm_80")

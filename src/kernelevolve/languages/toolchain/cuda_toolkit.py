@@ -54,12 +54,13 @@ def ptxas(*, blackwell: bool = False) -> Path | None:
 
 
 def include_directories() -> tuple[Path, ...]:
-    """The first directory with ``cuda_fp16.h`` and, where it is there, the C++ standard library for CUDA."""
-    for root in roots():
-        include = root / "include"
-        if (include / "cuda_fp16.h").is_file():
-            return tuple(path for path in (include, include / "cccl") if path.is_dir())
-    return ()
+    """Directories with CUDA's headers, those that fit torch first, each with its C++ standard library if it has one.
+
+    More than one, because no wheel has them all (``mma.h`` lies in one and the file that it includes in another).
+    """
+    found = [root / "include" for root in roots()]
+    headers = [path for path in found if (path / "cuda_fp16.h").is_file() or (path / "crt" / "mma.h").is_file()]
+    return tuple(path for include in headers for path in (include, include / "cccl") if path.is_dir())
 
 
 def libraries(pattern: str) -> list[Path]:
