@@ -77,15 +77,11 @@ class PassWriter:
         if step.segment is not None:
             self._segment(step)
             return
-        width = extent.constant
         if chunk is None:
-            tiled = self._columns.tile
-            if width is None and tiled is None:
-                raise Inexpressible("a row of run-time length is kept whole")
-            span = tiled or tile_width(width or 1)
+            span = self._columns.tile or body.span(extent)
             limit = self._rows.index(extent)
             name = self._arange(span, self._offset)
-            scope = self._scope(name, axes, "" if span == width else f"{name} < {limit}")
+            scope = self._scope(name, axes, "" if span == limit else f"{name} < {limit}")
             self._assign(step, scope)
             for accumulate in step.accumulates:
                 self._finish(accumulate, self._reduced(accumulate, scope, step.reduced), first=True)
@@ -125,11 +121,10 @@ class PassWriter:
     def _rows_of_columns(self, step: Pass) -> None:
         body, unroll = self._body, self._columns.unroll
         assert unroll is not None
-        width = product_of(a.extent for a in step.axes).constant
-        if width is None:
-            raise Inexpressible("a row of run-time length is kept whole")
-        kept = self._arange(tile_width(width), "")
-        columns = self._scope(kept, step.axes, "" if tile_width(width) == width else f"{kept} < {width}")
+        extent = product_of(a.extent for a in step.axes)
+        span, limit = body.span(extent), self._rows.index(extent)
+        kept = self._arange(span, "")
+        columns = self._scope(kept, step.axes, "" if span == limit else f"{kept} < {limit}")
         if step.assigns:
             raise Inexpressible("assignments beside a sum with kept axes")
         if step.segment is not None:
@@ -137,7 +132,7 @@ class PassWriter:
         else:
             begin, end = "0", self._rows.index(product_of(a.extent for a in step.reduced))
         for accumulate in step.accumulates:
-            self._start(accumulate, tile_width(width))
+            self._start(accumulate, span)
         start, name = body.fresh("start"), body.fresh("item")
         body.line(f"for {start} in range({begin}, {end}, {unroll}):")
         body.indent += 1
@@ -153,7 +148,7 @@ class PassWriter:
 
     # Pieces
 
-    def _arange(self, width: int | str, offset: str) -> str:
+    def _arange(self, width: str, offset: str) -> str:
         name = self._body.fresh("at")
         text = f"tl.arange(0, {width})" if self._flat else f"tl.arange(0, {width})[None, :]"
         self._body.line(f"{name} = {offset} + {text}" if offset else f"{name} = {text}")
@@ -211,7 +206,7 @@ class PassWriter:
         }[combine]  # fmt: skip
         return f"tl.reduce({value}, {axis}, {function}{keep})"
 
-    def _start(self, accumulate: Accumulate, width: int | None = None) -> None:
+    def _start(self, accumulate: Accumulate, width: str | None = None) -> None:
         """The neutral element, in the shape of the result."""
         dtype = accumulate.value.dtype
         neutral = neutral_of(accumulate.combine, dtype)
@@ -250,7 +245,3 @@ def neutral_of(combine: Combine, dtype: str) -> str:
         return str(low if combine is Combine.MAX else high)
     return NEUTRAL[combine]
 
-
-def tile_width(width: int) -> int:
-    """The least power of two that holds a row."""
-    return 1 << max(0, width - 1).bit_length()

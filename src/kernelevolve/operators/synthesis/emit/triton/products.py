@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from kernelevolve.candidates.space import Value as Setting
 from kernelevolve.operators.synthesis.emit.triton.operations import DTYPES
-from kernelevolve.operators.synthesis.emit.triton.passes import Columns, PassWriter, split_names, tile_width
-from kernelevolve.operators.synthesis.emit.triton.scope import Body, Inexpressible, Scope
+from kernelevolve.operators.synthesis.emit.triton.passes import Columns, PassWriter, split_names
+from kernelevolve.operators.synthesis.emit.triton.scope import Body, Inexpressible, Scope, tile_width
 from kernelevolve.operators.synthesis.emit.triton.tile import (
     KernelText,
     define,
@@ -21,6 +21,7 @@ from kernelevolve.operators.synthesis.emit.triton.tile import (
     needs_wide_positions,
     python_text,
     row_scope,
+    span_arguments,
 )
 from kernelevolve.operators.synthesis.expr import Cast, Const, Expr, Load, Masked, Role
 from kernelevolve.operators.synthesis.index import Var
@@ -55,7 +56,7 @@ class _ProductKernel:
 
     def _choose_mode(self) -> str:
         width = extent_of(self._last.columns)
-        if width.constant is not None and width.constant <= WIDEST_TILE:
+        if width.evaluate(self._hints) <= WIDEST_TILE:
             return "whole"
         for step in self._tail:
             if not isinstance(step, Pass) or step.reduced or (step.axes and extent_of(step.axes) != width):
@@ -81,11 +82,12 @@ class _ProductKernel:
             self._loop_over_columns(rows)
         tunables, constants, seeds = self._tunables(name)
         values = {c: f'CONFIG["{name}_{c}"]' for c in constants}
+        values |= span_arguments(body)
         values |= {"num_warps": f'CONFIG["{name}_WARPS"]', "num_stages": f'CONFIG["{name}_STAGES"]'}
         constraints = [f"{name}_BLOCK_M * {name}_BLOCK_N <= 32768"] if "BLOCK_N" in constants else []
         return KernelText(
-            define(kernel, body, constants), launch(kernel, body, self._grid(name), values), tunables,
-            tuple(constraints), seeds,
+            define(kernel, body, (*constants, *body.spans.values())),
+            launch(kernel, body, self._grid(name), values), tunables, tuple(constraints), seeds,
         )  # fmt: skip
 
     # Where a program works
@@ -133,12 +135,12 @@ class _ProductKernel:
     # Products
 
     def _whole_product(self, step: ProductPass, rows: Scope, writer: PassWriter) -> None:
-        width = extent_of(step.columns).constant
-        if width is None or width > WIDEST_TILE:
+        extent = extent_of(step.columns)
+        if extent.evaluate(self._hints) > WIDEST_TILE:
             raise Inexpressible("a product that is too wide to be kept comes before another pass")
-        span = max(_LEAST, tile_width(width))
-        scope = self._columns(step, rows, f"tl.arange(0, {span})[None, :]", span == width)
-        total = self._accumulate(step, rows, scope, str(span))
+        span = self._body.span(extent, _LEAST)
+        scope = self._columns(step, rows, f"tl.arange(0, {span})[None, :]", span == rows.index(extent))
+        total = self._accumulate(step, rows, scope, span)
         writer.bind(step.target, total, scope)
 
     def _tile_product(self, rows: Scope, offset: str) -> None:
@@ -223,10 +225,10 @@ class _ProductKernel:
     ) -> None:
         """The left side is a row that the program already holds: contracted in one go."""
         body = self._body
-        depth = extent_of(step.contracted).constant
-        if depth is None or depth > WIDEST_TILE:
+        extent = extent_of(step.contracted)
+        if extent.evaluate(self._hints) > WIDEST_TILE:
             raise Inexpressible("a row value that is too long to be contracted in one go")
-        span = max(_LEAST, tile_width(depth))
+        span, depth = body.span(extent, _LEAST), rows.index(extent)
         across, down = body.fresh("k"), body.fresh("k")
         body.line(f"{across} = tl.arange(0, {span})[None, :]")
         body.line(f"{down} = tl.arange(0, {span})[:, None]")

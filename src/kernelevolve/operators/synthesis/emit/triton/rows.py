@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kernelevolve.operators.synthesis.emit.triton.passes import Columns, PassWriter, tile_width
-from kernelevolve.operators.synthesis.emit.triton.scope import Body, Inexpressible, Scope
+from kernelevolve.operators.synthesis.emit.triton.passes import Columns, PassWriter
+from kernelevolve.operators.synthesis.emit.triton.scope import Body, Inexpressible, Scope, tile_width
 from kernelevolve.operators.synthesis.emit.triton.tile import (
     KernelText,
     define,
@@ -14,6 +14,7 @@ from kernelevolve.operators.synthesis.emit.triton.tile import (
     needs_wide_positions,
     python_text,
     row_scope,
+    span_arguments,
 )
 from kernelevolve.operators.synthesis.kernels import LoopKernel, Pass
 
@@ -30,7 +31,7 @@ def write_row_kernel(kernel: LoopKernel, hints: Mapping[str, int]) -> KernelText
     widths = [extent_of(p.axes or p.reduced) for p in passes if (p.axes or p.reduced) and not p.segment]
     widths += [extent_of(p.axes) for p in passes if p.axes and p.segment]
     longest = max((w.evaluate(hints) for w in widths), default=1)
-    whole = all(w.constant is not None for w in widths) and longest <= LONGEST_ROW
+    whole = longest <= LONGEST_ROW
     if not whole and (crossed or any(b.shape for b in kernel.locals)):
         raise Inexpressible("rows too long to be kept in registers")
     single = crossed or not kernel.rows
@@ -48,13 +49,12 @@ def write_row_kernel(kernel: LoopKernel, hints: Mapping[str, int]) -> KernelText
     values = {c: f'CONFIG["{name}_{c}"]' for c in constants if c != "ROWS" or not single}
     if single:
         values = {"ROWS": "1", **values}
+    values |= span_arguments(body)
     values["num_warps"] = f'CONFIG["{name}_WARPS"]'
     limit = 4 * LONGEST_ROW
     constraints = () if single or flat or not whole else (f"{name}_ROWS * {tile} <= {limit}",)
-    return KernelText(
-        define(kernel, body, ("ROWS", *(c for c in constants if c != "ROWS"))), launch(kernel, body, grid, values),
-        tunables, constraints,
-    )  # fmt: skip
+    names = ("ROWS", *(c for c in constants if c != "ROWS"), *body.spans.values())
+    return KernelText(define(kernel, body, names), launch(kernel, body, grid, values), tunables, constraints)
 
 
 def _open(kernel: LoopKernel, body: Body, hints: Mapping[str, int], *, single: bool, flat: bool) -> Scope:

@@ -50,6 +50,15 @@ class Body:
     stored: dict[Buffer, tuple[str, tuple[Index, ...], tuple[Var, ...]]] = field(default_factory=dict)
     """Global buffer that this program wrote -> the tensor that it stored, where, and over which axes of the pass."""
 
+    spans: dict[tuple[Index, int], str] = field(default_factory=dict)
+    """Run-time extent, and the least width for it -> name of the constexpr that holds the width of its tile."""
+
+    def span(self, extent: Index, least: int = 1) -> str:
+        """The width of a tile that holds ``extent`` elements: a power of two, a literal if it is known now."""
+        if extent.constant is not None:
+            return str(max(least, tile_width(extent.constant)))
+        return self.spans.setdefault((extent, least), f"SPAN_{len(self.spans)}")
+
     def line(self, text: str) -> None:
         """Append a line at the present indentation."""
         self.lines.append("    " * self.indent + text)
@@ -229,6 +238,11 @@ class Scope:
         body.line(f"{high} = tl.where({go}, {high}, {middle})")
         body.indent -= 1
         return f"tl.cast({low}, {DTYPES[expr.dtype]})"
+
+
+def tile_width(width: int) -> int:
+    """The least power of two that holds a row."""
+    return 1 << max(0, width - 1).bit_length()
 
 
 def literal(constant: Const) -> str:

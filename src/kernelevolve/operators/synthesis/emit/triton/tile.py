@@ -63,6 +63,14 @@ def launch(kernel: LoopKernel, body: Body, grid: tuple[str, ...], constants: Map
     return (f"{kernel.name}[({', '.join(grid)},)](", *(f"    {a}," for a in arguments), ")")
 
 
+def span_arguments(body: Body) -> dict[str, str]:
+    """The widths of tiles whose extent is known at run time only."""
+    return {
+        name: f"max({least}, triton.next_power_of_2({python_text(extent)}))"
+        for (extent, least), name in body.spans.items()
+    }
+
+
 def _pointer_argument(buffer: Buffer) -> str:
     if buffer.members:
         return f"address_table(({', '.join(m.name for m in buffer.members)},))"
