@@ -12,7 +12,7 @@ from kernelevolve.problems.weights import redraw_weights
 def redrawn(model: nn.Module) -> nn.Module:
     torch.manual_seed(0)
     redraw_weights(model)
-    return model.eval()
+    return model.eval().requires_grad_(False)
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,17 @@ def load_payload(digest: str, files: Mapping[str, str]) -> Payload:
     return loaded
 
 
+def rebuild_tensor(
+    data: bytes, dtype: torch.dtype, shape: tuple[int, ...], stride: tuple[int, ...], requires_grad: bool | None = None
+) -> torch.Tensor:
+    """A tensor from its elements in row-major order; a parameter if ``requires_grad`` is given."""
+    elements = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
+    tensor = elements.view(dtype).reshape(shape)
+    if tensor.stride() != stride and 0 not in stride:
+        tensor = torch.empty_strided(shape, stride, dtype=dtype).copy_(tensor)
+    return tensor if requires_grad is None else nn.Parameter(tensor, requires_grad)
+
+
 def model_class(payload: Payload) -> type[nn.Module]:
     """A class whose instances are copies of the captured module, under the same parameter names: ``Model``."""
     kind: Any = type(payload.module)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import io
 import sys
 import sysconfig
 import textwrap
@@ -19,7 +20,7 @@ from torch import nn
 from kernelevolve.errors import InvalidProblem
 from kernelevolve.hashing import digest_bytes
 from kernelevolve.problems.outputs import named_leaves
-from kernelevolve.problems.payload import FunctionModule, Payload
+from kernelevolve.problems.payload import FunctionModule, Payload, rebuild_tensor
 from kernelevolve.problems.problem import Problem
 from kernelevolve.problems.values import map_tensors
 
@@ -73,7 +74,7 @@ def problem_from_module(
         module = FunctionModule(module_or_function)
     try:
         with _own_code_by_value(module_or_function):
-            data = cloudpickle.dumps(Payload(module, inputs, tuple(example_kwargs)))
+            data = _pickled(Payload(module, inputs, tuple(example_kwargs)))
     except Exception as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise InvalidProblem(f"{title} cannot be pickled: {reason}", fix="write it as a problem file instead") from None
@@ -85,6 +86,23 @@ def problem_from_module(
         title=title, digest=digest, inputs=_described(inputs), original=_original(module_or_function, call)
     )
     return Problem(name=title, source=text, payload={digest: path})
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Writes equal tensors as equal bytes; torch's own way puts the addresses of their memory into the pickle."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if type(value) in (torch.Tensor, nn.Parameter) and value.layout is torch.strided and not value.is_quantized:
+            flat = value.detach().contiguous().reshape(-1).view(torch.uint8)
+            extra = (value.requires_grad,) if isinstance(value, nn.Parameter) else ()
+            return rebuild_tensor, (flat.numpy().tobytes(), value.dtype, tuple(value.shape), value.stride(), *extra)
+        return super().reducer_override(value)
+
+
+def _pickled(payload: Payload) -> bytes:
+    stream = io.BytesIO()
+    _Pickler(stream).dump(payload)
+    return stream.getvalue()
 
 
 def _positional(example_inputs: Any) -> tuple[Any, ...]:
