@@ -42,6 +42,7 @@ class Kernel:
         self.name = prototype.name
         self._module = module
         self._signature = Signature(prototype, "cuda")
+        self._cells = cuda_driver.Cells(self._signature.types)
         self._functions: dict[int, cuda_driver.Handle] = {}
         self._allowed: dict[int, int] = {}
 
@@ -56,18 +57,18 @@ class Kernel:
         """
         import torch
 
-        values = self._signature.convert(arguments)
-        typed = [c(v) for c, v in zip(self._signature.types, values, strict=True)]
-        if not torch.cuda.is_available():
+        self._cells.fill(self._signature.convert(arguments))
+        if not self._functions and not torch.cuda.is_available():
             raise MissingTarget("there is no NVIDIA GPU to launch a kernel on", fix="compile only, or use --target cpu")
         device = torch.cuda.current_device()
-        stream = torch.cuda.current_stream(device).cuda_stream
+        # As torch's compiler and Triton do it: the public way makes a Stream object, which takes longer than a launch.
+        stream = torch._C._cuda_getCurrentRawStream(device)
         function = self._function(device)
         if shared > self._allowed.get(device, _ALWAYS_ALLOWED_SHARED):
             cuda_driver.allow_shared_memory(function, shared)
             self._allowed[device] = shared
         cuda_driver.launch(
-            function, _three_sizes(grid), _three_sizes(block), typed, shared=shared, stream=stream, device=device
+            function, _three_sizes(grid), _three_sizes(block), self._cells, shared=shared, stream=stream, device=device
         )
 
     def _function(self, device: int) -> cuda_driver.Handle:

@@ -6,6 +6,7 @@ Functions as in the CUDA driver API, https://docs.nvidia.com/cuda/cuda-driver-ap
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -30,6 +31,7 @@ def library() -> ctypes.CDLL:
     """libcuda. Raises MissingTarget if there is no NVIDIA driver."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
+        driver.cuLaunchKernel.argtypes = [Handle, *[ctypes.c_uint] * 7, Handle, Handle, Handle]
     except OSError:
         raise MissingTarget(
             "there is no NVIDIA driver (libcuda.so.1)", fix="run where nvidia-smi works, or use --target cpu"
@@ -38,6 +40,19 @@ def library() -> ctypes.CDLL:
     if code != 0:
         raise MissingTarget(f"the NVIDIA driver does not start: CUDA error {code}", fix="see nvidia-smi")
     return driver
+
+
+class Cells(threading.local):
+    """Memory for the arguments of one kernel, made once in each thread, and the array of its addresses."""
+
+    def __init__(self, types: Sequence[Any]) -> None:
+        self._cells = [kind() for kind in types]
+        self.addresses = (Handle * len(self._cells))(*map(ctypes.addressof, self._cells))
+
+    def fill(self, values: Sequence[Any]) -> None:
+        """Put the arguments of the next launch into their places."""
+        for cell, value in zip(self._cells, values, strict=True):
+            cell.value = value
 
 
 def ensure_context(device: int) -> None:
@@ -77,15 +92,14 @@ def launch(
     function: Handle,
     grid: Sequence[int],
     block: Sequence[int],
-    values: Sequence[Any],
+    cells: Cells,
     *,
     shared: int,
     stream: int,
     device: int,
 ) -> None:
-    """Launch a kernel; ``values`` are ctypes objects, which the driver copies before this returns."""
-    addresses = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
-    arguments = (function, *grid, *block, shared, Handle(stream), addresses, None)
+    """Launch a kernel on the arguments in ``cells``, which the driver copies before this returns."""
+    arguments = (function, *grid, *block, shared, stream, cells.addresses, None)
     code = library().cuLaunchKernel(*arguments)
     if code == _INVALID_CONTEXT:  # a thread on which torch has not worked yet
         ensure_context(device)

@@ -14,6 +14,7 @@ from kernelevolve.errors import MissingTarget
 from kernelevolve.languages.build_cache import BuildError
 from kernelevolve.languages.toolchain import cuda_toolkit
 
+_INVALID_OPTION = 5
 _INTEGERS = {
     f"{sign}int{bits}_t": f"{'unsigned' if sign else 'signed'} {base}"
     for base, bits in (("char", 8), ("short", 16), ("int", 32), ("long long", 64))
@@ -65,6 +66,18 @@ def compile_cubin(source: str, arch: str, flags: Sequence[str] = ()) -> tuple[by
         f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v", "-include=stdint.h",
         *(f"--include-path={path}" for path in cuda_toolkit.include_directories()), *flags,
     ]  # fmt: skip
+    try:
+        # NVRTC keeps results of its own where there is a driver, and then does not say what ptxas said.
+        return _compile(nvrtc, source, [*options, "--no-cache"])
+    except _UnknownOption:  # of an NVRTC that keeps nothing, or one of ``flags``
+        return _compile(nvrtc, source, options)
+
+
+class _UnknownOption(BuildError):
+    """NVRTC does not know an option."""
+
+
+def _compile(nvrtc: ctypes.CDLL, source: str, options: Sequence[str]) -> tuple[bytes, str]:
     program = ctypes.c_void_p()
     _check(
         nvrtc, "nvrtcCreateProgram", ctypes.byref(program), source.encode(), b"kernel.cu", len(_HEADERS),
@@ -74,7 +87,8 @@ def compile_cubin(source: str, arch: str, flags: Sequence[str] = ()) -> tuple[by
         status = nvrtc.nvrtcCompileProgram(program, len(options), _strings(options))
         log = _read(nvrtc, "nvrtcGetProgramLog", program).rstrip(b"\0").decode(errors="replace")
         if status != 0:
-            raise BuildError(log.strip() or f"error: {_message(nvrtc, status)}", ["nvrtc", *options])
+            refusal = _UnknownOption if status == _INVALID_OPTION else BuildError
+            raise refusal(log.strip() or f"error: {_message(nvrtc, status)}", ["nvrtc", *options])
         return _read(nvrtc, "nvrtcGetCUBIN", program), log
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
