@@ -15,7 +15,6 @@ from judging import SCALE, candidate, quick_judge
 from kernelevolve.candidates import Candidate
 from kernelevolve.judge.device import DeviceLock
 from kernelevolve.judge.local import LocalJudge
-from kernelevolve.judge.measurement import wins
 from kernelevolve.judge.settings import TimingPlan
 from kernelevolve.judge.verdict import Effort, Measurement, Stage, Verdict, VerdictKind
 from kernelevolve.problems import Role
@@ -80,10 +79,11 @@ def test_screen_of_a_good_candidate(judge: LocalJudge) -> None:
 
 
 def test_tune_is_a_short_screen(judge: LocalJudge) -> None:
-    measurement = correct(judge.evaluate(GOOD, Effort.TUNE))
+    verdict = judge.evaluate(GOOD, Effort.TUNE)
+    measurement = correct(verdict)
     (mine,) = [s for s in measurement.samples if s.program == "candidate"]
     assert sum(map(len, mine.blocks)) <= 5
-    assert not wins(measurement)
+    assert not verdict.wins
 
 
 def test_promotion_uses_every_role_and_measures_noise(judge: LocalJudge) -> None:

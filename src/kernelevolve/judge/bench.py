@@ -22,6 +22,7 @@ from kernelevolve.judge.oracle import Oracle
 from kernelevolve.judge.physics import rooflines
 from kernelevolve.judge.session import ProgramSession
 from kernelevolve.judge.settings import JudgeSettings
+from kernelevolve.judge.statistics import TWIN_SUFFIX
 from kernelevolve.judge.timing import Contestant, TimingSession
 from kernelevolve.judge.verdict import Roofline
 from kernelevolve.problems import Problem, Role, Workload
@@ -194,7 +195,7 @@ class Bench:
         Raises BaselineUnavailable.
         """
         twin = self._twins[name].contestant(workload, book, self.instance.parameter_names, self.instance.training)
-        twin.name = f"{name} again"
+        twin.name = name + TWIN_SUFFIX
         return twin
 
     def unavailable(self) -> dict[str, str]:

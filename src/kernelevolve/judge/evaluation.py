@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -20,10 +20,10 @@ from kernelevolve.judge.measurement import CANDIDATE, assemble
 from kernelevolve.judge.oracle import Case
 from kernelevolve.judge.physics import with_time
 from kernelevolve.judge.rejection import Rejected, rejection
-from kernelevolve.judge.session import ProgramSession
+from kernelevolve.judge.session import Call, ProgramSession
 from kernelevolve.judge.settings import TimingPlan
 from kernelevolve.judge.static import check_text, read_notes
-from kernelevolve.judge.timing import BaselineLost, Contestant, TimingSession
+from kernelevolve.judge.timing import BaselineLost, Contestant, Inputs, TimingSession
 from kernelevolve.judge.verdict import Effort, OutputError, Roofline, Samples, Stage, Verdict, VerdictKind
 from kernelevolve.problems import Role, Workload
 from kernelevolve.workers.handle import WorkerFailure
@@ -32,6 +32,8 @@ from kernelevolve.workers.wire import WireViolation
 
 _ARTIFACTS = frozenset({".so", ".cubin", ".ptx", ".hsaco"})
 _ARTIFACT_LIMIT = 64 << 20
+_BURSTS, _BURST_TRIES = 3, 12
+"""On how many undisturbed bursts clocks are compared, and how many bursts are made to get them."""
 _ATTEMPTS = 2
 """Whatever rests on clocks must be seen this often before it is held against a candidate."""
 
@@ -48,6 +50,10 @@ class Evaluation:
     rng: random.Random
     stage: Stage = Stage.STATIC
     artifact_key: str | None = None
+    quiet_bursts: list[int] = field(default_factory=list)
+    """For every workload, on how many undisturbed bursts the clocks were compared."""
+    taken_again: int = 0
+    """Timed calls that other work on the machine disturbed, and that were repeated."""
     seconds_building: float = 0.0
     seconds_running: float = 0.0
     _errors: list[OutputError] = field(default_factory=list)
@@ -105,19 +111,25 @@ class Evaluation:
                 self._settle(session, workload, book)
         self.artifact_key = _artifact_key(place)
         self.stage = Stage.PROMOTION if promotion else Stage.TIMING
-        samples, rooflines, twins = self._time(timed, bound, book)
+        samples, rooflines = self._time(timed, bound, book)
         missing = self.bench.unavailable()
         return self._verdict(
             kind=VerdictKind.CORRECT,
             stage=self.stage,
             errors=worst(self._errors),
-            measurement=assemble(self.bench, samples, twins),
+            measurement=assemble(self.bench, samples, self._circumstances()),
             rooflines=rooflines,
             notes=(
                 *read_notes(self.candidate.source),
                 *(f"the baseline {name} could not run: {reason}" for name, reason in missing.items()),
             ),
         )
+
+    def _circumstances(self) -> dict[str, str]:
+        return {
+            "calls_taken_again": str(self.taken_again),
+            "clock_comparisons": " ".join(map(str, self.quiet_bursts)) or "none",
+        }
 
     # -- correctness and integrity ---------------------------------------------------------------------------------
 
@@ -165,11 +177,10 @@ class Evaluation:
 
     def _time(
         self, workloads: Sequence[Workload], bound: dict[str, BoundCandidate], book: CaseBook
-    ) -> tuple[list[Samples], tuple[Roofline, ...], dict[str, str]]:
-        """Samples of all workloads, rooflines with the candidate's time, and the names of second runs of baselines."""
+    ) -> tuple[list[Samples], tuple[Roofline, ...]]:
+        """Samples of all workloads, and rooflines with the candidate's time."""
         samples: list[Samples] = []
         rooflines: list[Roofline] = []
-        twins: dict[str, str] = {}
         with self.bench.lock.working():
             floors = self.bench.rooflines(workloads)
         plan = getattr(self.bench.settings, self.effort.value)
@@ -178,13 +189,12 @@ class Evaluation:
                 workload, bound[workload.name], book, plan, len(workloads), floors[workload.name]
             )
             for contestant in timed:
+                self.taken_again += contestant.taken_again
                 samples += contestant.samples(workload.name, self.bench.maker.methods)
-                if contestant.name.endswith(" again"):
-                    twins[contestant.name] = contestant.name.removesuffix(" again")
             seconds = next(c for c in timed if c.name == CANDIDATE).median(self.bench.clocks[0])
             rooflines.append(with_time(floors[workload.name], seconds))
             self.best[workload.name] = min(seconds, self.best.get(workload.name, seconds))
-        return samples, tuple(rooflines), twins
+        return samples, tuple(rooflines)
 
     def _time_workload(
         self,
@@ -262,10 +272,7 @@ class Evaluation:
         reason = integrity.below_floor(candidate.median(clock), baselines, roofline.floor_seconds)
         if reason is not None or self.effort is Effort.TUNE:
             return reason
-        repeats = integrity.burst_repeats(candidate.median("wall"))
-        bursts = [candidate.call(book.variation(workload), repeats=repeats) for _ in range(3)]
-        cold = [seconds for block in candidate.blocks["wall"] for seconds in block]
-        reason = integrity.clock_disagreement(bursts) or integrity.cold_below_warm(cold, bursts, repeats)
+        reason = self._clock_trouble(candidate, others, lambda: book.variation(workload))
         if reason is not None or not others:
             return reason
         fastest = min(others, key=lambda contestant: contestant.median(clock))
@@ -275,6 +282,31 @@ class Evaluation:
             for _ in range(2)
         ]
         return integrity.late_work(bound.pull_seconds, pulls, fastest.median("wall"))
+
+    def _clock_trouble(
+        self, candidate: Contestant, others: Sequence[Contestant], fresh: Callable[[], Inputs]
+    ) -> str | None:
+        """Whether the worker's clock tells another time than the judge's.
+
+        A busy machine lengthens exchanges and a false clock shortens every reading, so the first few bursts on which
+        the two agree settle it, and only bursts in quiet moments can speak against single calls.
+        """
+        wall = candidate.median("wall")
+        long = integrity.long_handshakes(candidate.handshakes, [other.handshakes for other in others], wall)
+        if long is not None:
+            return long
+        repeats = integrity.burst_repeats(wall)
+        cold = [seconds for block in candidate.blocks["wall"] for seconds in block]
+        bursts: list[Call] = []
+        for _ in range(_BURST_TRIES):
+            bursts.append(candidate.call(fresh(), repeats=repeats))
+            quiet = [call for call in bursts if not call.disturbed]
+            disagreement = integrity.clock_disagreement(bursts)
+            below = integrity.cold_below_warm(cold, quiet, repeats) if quiet else None
+            if len(quiet) >= _BURSTS and disagreement is None and below is None:
+                break
+        self.quiet_bursts.append(len(quiet))
+        return disagreement or (below if len(quiet) >= _BURSTS else None)
 
 
 def _artifact_key(place: Path) -> str | None:

@@ -15,9 +15,11 @@ from kernelevolve.problems.outputs import flatten_outputs, plain_outputs
 from kernelevolve.workers.layout import leaves, map_leaves
 
 CLOCK_SHARE = 0.15
-"""Share of a long exchange by which the judge's clock may exceed the worker's."""
+"""Share of an exchange by which the judge's clock may exceed the worker's."""
 CLOCK_SLACK_SECONDS = 1e-3
 """What a hand-shake may cost on a busy machine."""
+MEDIAN_SLACK_SECONDS = 5e-4
+"""By how much the usual hand-shakes of two programs may differ."""
 COLD_WARM_RATIO = 0.6
 """A call with cold caches takes at least this part of a call with warm ones, whatever is measured."""
 LATE_SLACK_SECONDS = 1e-3
@@ -90,18 +92,32 @@ def clock_disagreement(bursts: Sequence[Call]) -> str | None:
     The judge's reading contains the worker's and one hand-shake, so over a long exchange the two agree. The best of
     several bursts counts: noise lengthens some exchanges, a false clock shortens every reading.
     """
-    best = min(bursts, key=lambda call: call.outer - call.wall)
-    excess = best.outer - best.wall
-    if excess > CLOCK_SLACK_SECONDS + CLOCK_SHARE * best.outer:
+    best = min(bursts, key=lambda call: call.gap)
+    if best.gap > CLOCK_SLACK_SECONDS + CLOCK_SHARE * best.outer:
         return f"the worker's clock says {best.wall * 1e3:.3f} ms where the judge's says {best.outer * 1e3:.3f} ms"
     if best.device is not None and best.wall - best.device > CLOCK_SLACK_SECONDS + CLOCK_SHARE * best.wall:
         return f"the device is said to have worked {best.device * 1e3:.3f} ms of {best.wall * 1e3:.3f} ms"
     return None
 
 
+def long_handshakes(handshakes: Sequence[float], baselines: Sequence[Sequence[float]], seconds: float) -> str | None:
+    """Whether single calls take so much longer by the judge's clock than the worker says that it must be false.
+
+    ``handshakes`` are the differences between the two clocks, for the candidate and for each baseline, and ``seconds``
+    is the candidate's time. What the machine adds falls on all of them alike.
+    """
+    others = [median(values) for values in baselines if values]
+    if not handshakes or not others:
+        return None
+    mine, usual = median(handshakes), max(others)
+    if mine - usual > MEDIAN_SLACK_SECONDS + CLOCK_SHARE * (seconds + mine):
+        return f"the clocks differ by {mine * 1e3:.3f} ms for the candidate and by {usual * 1e3:.3f} ms for a baseline"
+    return None
+
+
 def cold_below_warm(cold: Sequence[float], bursts: Sequence[Call], repeats: int) -> str | None:
     """Whether single calls are faster than the judge's own clock allows by the same calls made in one go, or None."""
-    warm = min(call.outer for call in bursts) / repeats
+    warm = min(call.outer - call.delayed for call in bursts) / repeats
     single = median(cold)
     if single < COLD_WARM_RATIO * (warm - CLOCK_SLACK_SECONDS / repeats):
         return (

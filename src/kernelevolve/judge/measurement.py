@@ -9,16 +9,17 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from kernelevolve.judge.bench import Bench
-from kernelevolve.judge.statistics import combine, noise_floor, speedup
+from kernelevolve.judge.statistics import LEAST_MARGIN, TWIN_SUFFIX, combine, noise_floor, speedup
 from kernelevolve.judge.verdict import Measurement, Samples, Speedup
 
 CANDIDATE = "candidate"
 
 
-def assemble(bench: Bench, samples: Sequence[Samples], twins: Mapping[str, str]) -> Measurement:
+def assemble(bench: Bench, samples: Sequence[Samples], circumstances: Mapping[str, str]) -> Measurement:
     """Speed-ups over every baseline that was timed on all workloads, for every clock; and the environment.
 
-    ``twins`` maps the name of a second run of a baseline to that baseline: their difference is the noise floor.
+    ``circumstances`` are what else is to be known of the session. The noise floor is the difference between a baseline
+    and its second run, if there was one; a win is measured against it.
     """
     by_key = {(s.program, s.workload, s.clock): s for s in samples}
     workloads = list(dict.fromkeys(s.workload for s in samples))
@@ -31,17 +32,15 @@ def assemble(bench: Bench, samples: Sequence[Samples], twins: Mapping[str, str])
                     speedup(by_key[name, workload, clock], by_key[CANDIDATE, workload, clock]) for workload in workloads
                 ]
                 speedups.append(combine(parts))
-    environment = describe_environment(bench)
+    environment = describe_environment(bench) | dict(circumstances)
     floors = [
-        noise_floor(by_key[baseline, workload, clock], by_key[twin, workload, clock])
-        for twin, baseline in twins.items()
-        for workload in workloads
-        for clock in clocks
-        if (twin, workload, clock) in by_key and (baseline, workload, clock) in by_key
+        noise_floor(by_key[program.removesuffix(TWIN_SUFFIX), workload, clock], twin)
+        for (program, workload, clock), twin in by_key.items()
+        if program.endswith(TWIN_SUFFIX)
     ]
     if floors:
-        environment["noise_floor"] = f"{max(floors):.5f}"
-        environment["win_margin"] = f"{max(bench.settings.least_margin, *floors):.5f}"
+        environment["noise_floor"] = repr(max(floors))
+        environment["win_margin"] = repr(max(LEAST_MARGIN, *floors))
     return Measurement(samples=tuple(samples), speedups=tuple(speedups), environment=environment)
 
 
@@ -59,14 +58,3 @@ def describe_environment(bench: Bench) -> dict[str, str]:
     }
     environment |= {f"isolation.{name}": state for name, state in bench.isolation.items()}
     return environment
-
-
-def wins(measurement: Measurement) -> bool:
-    """True if the candidate beats every baseline by more than noise: all intervals lie above 1 plus the margin.
-
-    Only a promotion measures the margin; without one nothing is a win.
-    """
-    margin = measurement.environment.get("win_margin")
-    if margin is None or not measurement.speedups:
-        return False
-    return all(s.low > 1 + float(margin) for s in measurement.speedups)

@@ -6,7 +6,6 @@ import contextlib
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any
 
 import torch
@@ -18,6 +17,9 @@ from kernelevolve.workers.layout import Layout, TensorSlot, map_leaves, material
 from kernelevolve.workers.messages import ClockName, OutputDescription
 
 _SHARING_SECONDS = 30.0
+_DISTURBED_SECONDS = 2e-3
+"""The hand-shake itself costs a thread some tenths of a millisecond where every core is in use, a time slice more."""
+_DISTURBED_SHARE = 0.05
 
 
 @dataclass(slots=True)
@@ -40,6 +42,20 @@ class Call:
     device: float | None
     outer: float
     """By the judge's clock, hand-shake included."""
+    waited: float = 0.0
+    """Longest that a thread of the worker stood ready without a processor meanwhile."""
+    delayed: float = 0.0
+    """Part of ``outer`` in which the two that talk stood ready without a processor."""
+
+    @property
+    def gap(self) -> float:
+        """What the worker's clock leaves unexplained: a hand-shake, if it is honest."""
+        return self.outer - self.delayed - self.wall
+
+    @property
+    def disturbed(self) -> bool:
+        """True if other work on the machine, and not the program, made this call long."""
+        return self.waited > max(_DISTURBED_SECONDS, _DISTURBED_SHARE * self.outer)
 
     def seconds(self, clock: ClockName) -> float:
         """The worker's reading of one clock."""
@@ -119,10 +135,13 @@ class ProgramSession:
     ) -> Call:
         """Call the instance on what the binding holds now. The output is kept until ``forget``."""
         keep = secrets.token_hex(6)
+        before = self.handle.waits()
         exchange = self.handle.ask(messages.Run(instance, binding.name, keep, clock, repeats), timeout)
+        after = self.handle.waits()
         ran = exchange.reply
         assert isinstance(ran, messages.Ran)
-        return Call(keep, ran.wall, ran.device, exchange.seconds)
+        waited, delayed = after.longest_since(before), after.exchange_since(before)
+        return Call(keep, ran.wall, ran.device, exchange.seconds, waited, delayed)
 
     def describe(self, call: Call, binding: Binding) -> tuple[OutputDescription, ...]:
         """What the output of a call is made of, as the worker reports it."""
@@ -131,16 +150,16 @@ class ProgramSession:
         return reply.outputs
 
     def pull(self, call: Call, slots: dict[str, TensorSlot], timeout: float) -> tuple[dict[str, torch.Tensor], float]:
-        """Private copies of an output's tensors by path, and the seconds that the worker took to hand them over.
+        """Private copies of an output's tensors by path, and the seconds of work that it took to hand them over.
 
         The shapes and dtypes are those of the slots. Whatever the worker does not write reads as NaN.
         """
         arena = self._output_arena(slots)
         arena.memory.fill_(0xFF)
         arena.settle()
-        start = perf_counter()
-        self.handle.ask(messages.Pull(call.keep, slots, arena.handle.name), timeout)
-        seconds = perf_counter() - start
+        before = self.handle.waits()
+        exchange = self.handle.ask(messages.Pull(call.keep, slots, arena.handle.name), timeout)
+        seconds = exchange.seconds - self.handle.waits().exchange_since(before)
         return {path: self._copy(slot, arena) for path, slot in slots.items()}, seconds
 
     def read_state(self, instance: str, weights: Mapping[str, torch.Tensor], timeout: float) -> dict[str, torch.Tensor]:

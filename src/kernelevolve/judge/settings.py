@@ -43,4 +43,3 @@ class JudgeSettings(BaseModel):
     tune: TimingPlan = TimingPlan(blocks=5, min_blocks=2, calls=1, seconds=0.3, abandon=3.0)
     screen: TimingPlan = TimingPlan(blocks=5, min_blocks=3, calls=3, seconds=0.5, abandon=1.5)
     promotion: TimingPlan = TimingPlan(blocks=25, min_blocks=20, calls=5, seconds=60.0)
-    least_margin: float = Field(default=0.005, ge=0, description="a win must exceed 1 by this and by the noise floor")

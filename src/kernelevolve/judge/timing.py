@@ -21,6 +21,7 @@ from kernelevolve.workers.handle import WorkerFailure
 from kernelevolve.workers.messages import ClockName
 
 Inputs = tuple[Any, ...]
+_RETAKES = 3
 
 
 class BaselineLost(Exception):
@@ -42,6 +43,10 @@ class Contestant:
     cost: float = math.inf
     """Seconds of the judge's time for one sample, the least so far."""
     blocks: dict[ClockName, list[tuple[float, ...]]] = field(default_factory=dict)
+    handshakes: list[float] = field(default_factory=list)
+    """The gap between the judge's and the worker's clock of every undisturbed call by wall clock."""
+    taken_again: int = 0
+    """Calls that other work on the machine disturbed, and that were repeated."""
 
     def call(self, inputs: Inputs, clock: ClockName = "wall", repeats: int = 1) -> Call:
         """Put the inputs in place, flush the caches, call."""
@@ -54,6 +59,8 @@ class Contestant:
                 raise
             raise BaselineLost(f"the baseline {self.name} failed while it was timed: {failure}") from None
         self.session.forget(call)
+        if clock == "wall" and repeats == 1 and not call.disturbed:
+            self.handshakes.append(call.gap)
         self.cost = min(self.cost, perf_counter() - start)
         return call
 
@@ -115,9 +122,18 @@ class TimingSession:
             if check is not None and index == check_before:
                 check()
             for clock in self.clocks:
-                taken[clock].append(contestant.call(self.fresh(), clock).seconds(clock))
+                taken[clock].append(self._undisturbed(contestant, clock).seconds(clock))
         for clock, times in taken.items():
             contestant.blocks.setdefault(clock, []).append(tuple(times))
+
+    def _undisturbed(self, contestant: Contestant, clock: ClockName) -> Call:
+        """A call to which the machine gave its processors; the last of a few if there is none."""
+        for _ in range(_RETAKES):
+            call = contestant.call(self.fresh(), clock)
+            if not call.disturbed:
+                return call
+            contestant.taken_again += 1
+        return contestant.call(self.fresh(), clock)
 
     def _hopeless(self, contestant: Contestant) -> bool:
         if contestant.trusted or self.abandon_above is None:

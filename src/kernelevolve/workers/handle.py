@@ -87,6 +87,26 @@ class Exchange:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Nanoseconds for which threads stood ready without a processor."""
+
+    judge: int
+    """The judge's own thread."""
+    main: int
+    """The worker's first thread, which answers requests and calls the program."""
+    threads: dict[str, int]
+    """Every thread of the worker's processes, by number."""
+
+    def longest_since(self, earlier: Waits) -> float:
+        """Seconds that the most unfortunate thread of the worker waited."""
+        return max((now - earlier.threads.get(task, 0) for task, now in self.threads.items()), default=0) * 1e-9
+
+    def exchange_since(self, earlier: Waits) -> float:
+        """Seconds by which an exchange was longer than it need have been, because either side had to wait."""
+        return (self.judge - earlier.judge + self.main - earlier.main) * 1e-9
+
+
 class WorkerHandle:
     """One worker as its judge sees it. Not thread-safe: one thread talks to a worker at a time."""
 
@@ -202,6 +222,19 @@ class WorkerHandle:
         poll.register(self._pidfd, select.POLLIN)
         return not poll.poll(0)
 
+    def waits(self) -> Waits:
+        """How long threads have stood ready without a processor so far, by the kernel's count.
+
+        Read from outside, so that the program cannot tell lies about it. Zero where the kernel does not count.
+        """
+        threads: dict[str, int] = {}
+        for pid in _descendants(self.pid):
+            with contextlib.suppress(OSError):
+                for task in Path(f"/proc/{pid}/task").iterdir():
+                    threads[task.name] = _waited(task)
+        worker = next(_descendants(self.pid), None)
+        return Waits(_waited(Path("/proc/thread-self")), threads.get(str(worker), 0), threads)
+
     def output(self) -> str:
         """What the program printed, up to a limit."""
         try:
@@ -234,6 +267,13 @@ def _descendants(pid: int) -> Iterator[int]:
             for child in (task / "children").read_text().split():
                 yield int(child)
                 yield from _descendants(int(child))
+
+
+def _waited(task: Path) -> int:
+    try:
+        return int((task / "schedstat").read_text().split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
 
 
 def _private_bytes(pid: int) -> int:
