@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from kernelevolve.operators.synthesis.emit.emitter import Traits
-from kernelevolve.operators.synthesis.expr import Buffer, Expr, Load, Role, rebuild, rebuild_index
+from kernelevolve.operators.synthesis.expr import Buffer, Expr, Load, Role, compute_dtype, rebuild, rebuild_index
 from kernelevolve.operators.synthesis.fuse.group import Group, Member, reads, targets
 from kernelevolve.operators.synthesis.fuse.solve import solve
 from kernelevolve.operators.synthesis.index import Index, Var, product_of
@@ -118,7 +118,8 @@ def _row_buffers(
         size = product_of(v.extent for v in inner).constant
         if solution is None or size is None or size > traits.row_elements:
             continue
-        local = replace(buffer, shape=tuple(v.extent for v in inner), role=Role.ROW)
+        shape = tuple(v.extent for v in inner)
+        local = Buffer(buffer.name, shape, compute_dtype(buffer.dtype), Role.ROW)
         exchange[buffer] = (local, (tuple(solution[v] for v in inner), places))
     return exchange
 

@@ -1,0 +1,79 @@
+"""C++ for the CPU: OpenMP over rows, SIMD within a row, one C function a kernel, built through ``languages.cpp``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kernelevolve.operators.synthesis.emit.cpp.function import Function
+from kernelevolve.operators.synthesis.emit.cpp.rows import row_function
+from kernelevolve.operators.synthesis.emit.emitter import Emitted, Facts, Traits
+from kernelevolve.operators.synthesis.kernels import LoopKernel, Schedule
+from kernelevolve.operators.synthesis.plan import Planner
+
+_HEAD = """\
+#include "ke_math.h"
+#include "ke_kernel.h"
+
+#include <algorithm>
+#include <limits>
+
+// A number of lanes that the compiler knows, for loops that it unrolls.
+template <int N>
+struct Fixed {
+  constexpr operator int() const { return N; }
+};
+"""
+
+
+class CppEmitter:
+    """Emitter for C++."""
+
+    language = "cpp"
+
+    def traits(self, facts: Facts) -> Traits:
+        """Rows on the stack up to 64 KiB of float32."""
+        return Traits(products=("tiled", "library"), row_elements=1 << 14)
+
+    def emit(self, schedule: Schedule, planner: Planner, facts: Facts) -> Emitted:
+        """One C++ source with all kernels."""
+        if not schedule.kernels:
+            return Emitted((), "", {})
+        functions = [_function(kernel, planner, facts) for kernel in schedule.kernels]
+        source = "\n\n".join([_HEAD.rstrip(), *(f.finish() for f in functions)])
+        tunables = _tunables(source, facts)
+        flags = ", ".join(f'f"-D{name}={{CONFIG[{name!r}]}}"' for name in tunables)
+        lines = [
+            "SOURCE = r\"\"\"", source, '"""', "",
+            f"_kernels = cpp.build(SOURCE, flags=[{flags}])",
+        ]  # fmt: skip
+        launches = {f.kernel.name: (_launch(f),) for f in functions}
+        return Emitted(
+            imports=("from kernelevolve.languages import cpp",), module_text="\n".join(lines), launches=launches,
+            tunables=tunables,
+        )  # fmt: skip
+
+
+def _function(kernel: LoopKernel, planner: Planner, facts: Facts) -> Function:
+    return row_function(kernel)
+
+
+def _launch(function: Function) -> str:
+    arguments = [
+        f"_addresses({', '.join(m.name for m in b.members)})" if b.members else b.name for b in function.parameters
+    ]
+    arguments += [s.name for s in function.sizes]
+    return f"_kernels.{function.kernel.name}({', '.join(arguments)})"
+
+
+def _tunables(source: str, facts: Facts) -> Mapping[str, str]:
+    """Declarations of the tunables that a source names."""
+    lanes = int(facts.get("simd_bytes", 32)) // 4
+    known = {
+        "LANES": f"Choice({lanes}, {2 * lanes}, {4 * lanes}, {8 * lanes}, default={4 * lanes})",
+        "CHUNK": "PowerOfTwo(512, 65536, 8192)",
+        "ROWS_PER_TASK": "PowerOfTwo(1, 64, 8)",
+    }
+    return {name: text for name, text in known.items() if name in source}
+
+
+EMITTER = CppEmitter()
