@@ -20,6 +20,10 @@ Facts = Mapping[str, str | int | float]
 """What ``Target.facts()`` says."""
 
 
+class Inexpressible(Exception):
+    """A kernel that a language cannot express as it was scheduled; the message says what stands in the way."""
+
+
 @dataclass(frozen=True)
 class Traits:
     """What a language can express well; scheduling asks before it groups operations."""

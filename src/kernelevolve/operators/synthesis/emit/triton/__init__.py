@@ -6,7 +6,6 @@ from kernelevolve.operators.synthesis.emit.emitter import Emitted, Facts, Traits
 from kernelevolve.operators.synthesis.emit.triton.operations import HELPERS
 from kernelevolve.operators.synthesis.emit.triton.products import write_product_kernel
 from kernelevolve.operators.synthesis.emit.triton.rows import LONGEST_ROW, write_row_kernel
-from kernelevolve.operators.synthesis.emit.triton.scope import Inexpressible
 from kernelevolve.operators.synthesis.emit.triton.tile import KernelText
 from kernelevolve.operators.synthesis.kernels import LoopKernel, Schedule
 from kernelevolve.operators.synthesis.plan import Planner
@@ -83,5 +82,3 @@ def _merged_seeds(texts: list[KernelText]) -> tuple[dict[str, bool | int | float
 
 
 EMITTER = TritonEmitter()
-
-__all__ = ["EMITTER", "Inexpressible"]

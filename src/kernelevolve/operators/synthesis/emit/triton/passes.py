@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kernelevolve.operators.synthesis.emit.emitter import Inexpressible
 from kernelevolve.operators.synthesis.emit.triton.operations import DTYPES
-from kernelevolve.operators.synthesis.emit.triton.scope import Body, Inexpressible, Scope
+from kernelevolve.operators.synthesis.emit.triton.scope import Body, Scope
 from kernelevolve.operators.synthesis.expr import Buffer, Role, loads
 from kernelevolve.operators.synthesis.index import Index, Var, product_of
 from kernelevolve.operators.synthesis.ir import Combine, Target

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kernelevolve.candidates.space import Value as Setting
+from kernelevolve.operators.synthesis.emit.emitter import Inexpressible
 from kernelevolve.operators.synthesis.emit.triton.operations import DTYPES
 from kernelevolve.operators.synthesis.emit.triton.passes import Columns, PassWriter, split_names
-from kernelevolve.operators.synthesis.emit.triton.scope import Body, Inexpressible, Scope, tile_width
+from kernelevolve.operators.synthesis.emit.triton.scope import Body, Scope, tile_width
 from kernelevolve.operators.synthesis.emit.triton.tile import (
     KernelText,
     define,

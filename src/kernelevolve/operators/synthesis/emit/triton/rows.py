@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kernelevolve.operators.synthesis.emit.emitter import Inexpressible
 from kernelevolve.operators.synthesis.emit.triton.passes import Columns, PassWriter
-from kernelevolve.operators.synthesis.emit.triton.scope import Body, Inexpressible, Scope, tile_width
+from kernelevolve.operators.synthesis.emit.triton.scope import Body, Scope, tile_width
 from kernelevolve.operators.synthesis.emit.triton.tile import (
     KernelText,
     define,

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kernelevolve.operators.synthesis.emit.emitter import Inexpressible
 from kernelevolve.operators.synthesis.emit.triton.operations import DTYPES, template
 from kernelevolve.operators.synthesis.expr import (
     Buffer,
@@ -26,10 +27,6 @@ from kernelevolve.operators.synthesis.expr import (
     TableValue,
 )
 from kernelevolve.operators.synthesis.index import FloorDiv, Index, Mod, Size, Value, Var, flatten
-
-
-class Inexpressible(Exception):
-    """A kernel that cannot be written in Triton as it was scheduled; the message says what stands in the way."""
 
 
 @dataclass
