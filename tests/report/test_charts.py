@@ -7,11 +7,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from runs import make_run
 
 from kernelevolve.judge.verdict import Clock, Measurement, Samples
 from kernelevolve.report.charts import CHART_HEIGHT, CHART_WIDTH, fitness_chart, strip_plots
 from kernelevolve.report.contents import collect
+from stored_runs import make_run
 
 
 @pytest.mark.parametrize("count", [1, 2, 60, 400])

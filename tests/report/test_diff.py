@@ -7,10 +7,10 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
-from runs import make_run
 
 from kernelevolve.report.contents import collect
 from kernelevolve.report.diff import config_changes, difference, steps
+from stored_runs import make_run
 
 LINES = st.lists(st.text(alphabet="ab =+*", max_size=12), max_size=30).filter(
     lambda lines: not lines or lines[-1] != ""

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import HOSTILE, make_run
 
 from kernelevolve.report.contents import collect
 from kernelevolve.report.html import write_report
 from kernelevolve.run import Run
+from stored_runs import HOSTILE, make_run
 
 
 class Document(HTMLParser):

@@ -7,7 +7,6 @@ import unicodedata
 
 import pytest
 from rich.console import Console
-from runs import HOSTILE
 
 from kernelevolve.judge.verdict import Clock, Effort, Measurement, Samples, Speedup, Stage, Verdict, VerdictKind
 from kernelevolve.report.console import PlainConsole
@@ -28,6 +27,7 @@ from kernelevolve.search.events import (
 )
 from kernelevolve.search.ledger import Budget, Spent
 from kernelevolve.search.node import Node
+from stored_runs import HOSTILE
 
 
 class Clockwork:

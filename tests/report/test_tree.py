@@ -7,10 +7,10 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
-from runs import make_run
 
 from kernelevolve.report.contents import collect
 from kernelevolve.report.tree import lay_out, tidy
+from stored_runs import make_run
 
 
 @st.composite

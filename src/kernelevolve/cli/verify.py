@@ -40,7 +40,8 @@ def verify(
 
     text = load_problem(problem, overrides=dict(map(parse_setting, settings or ())), scale=scale)
     effort = Effort.PROMOTION if strict else Effort.SCREEN
-    verdict = session.verify(text, candidate, target=target, effort=effort, out=out)
+    with console(stderr=True).status("judging: build, correctness, timing beside the baselines"):
+        verdict = session.verify(text, candidate, target=target, effort=effort, out=out)
     print_verdict(console(stderr=as_json), verdict)
     if as_json:
         print_json(

@@ -64,7 +64,10 @@ def print_verdict(console: Console, verdict: Verdict) -> None:
         claim = state_claim(verdict, verdict.effort is Effort.PROMOTION)
         console.print(Text(claim.headline, _STANDING_STYLES[claim.standing]))
         console.print(Text(claim.basis, "dim"))
+        console.print()
         console.print(_baseline_table(verdict, {}))
+        if verdict.roofline_fraction is not None:
+            console.print(f"{share_text(verdict.roofline_fraction)} of the roofline (floor estimated)")
     for note in verdict.notes:
         console.print(Text(f"note: {note}", "dim"))
 
@@ -72,13 +75,12 @@ def print_verdict(console: Console, verdict: Verdict) -> None:
 def _baseline_table(verdict: Verdict, at_start: dict[str, float | None]) -> Table:
     """Measured times beside each other; a baseline that could not run is named, not dropped."""
     table = Table(box=None, header_style="dim", padding=(0, 3, 0, 0))
-    table.add_column("program")
-    table.add_column("time per call, measured", justify="right")
-    table.add_column("speed-up of the kernel [95 % interval]", justify="right")
+    table.add_column("program", no_wrap=True)
+    table.add_column("measured time", justify="right", no_wrap=True)
+    table.add_column("speed-up [95 % interval]", justify="right", no_wrap=True)
     table.add_column("clock")
-    table.add_column("the kernel is")
-    own = Text(f"this kernel, {share_text(verdict.roofline_fraction)} of the roofline (floor estimated)", "bold")
-    table.add_row(own, Text(seconds_text(verdict.seconds), "bold"))
+    table.add_column("the kernel is", no_wrap=True)
+    table.add_row(Text("this kernel", "bold"), Text(seconds_text(verdict.seconds), "bold"))
     for speedup in verdict.speedups.values():
         seconds = verdict.measurement.seconds(speedup.baseline) if verdict.measurement is not None else None
         outcome = outcome_word(speedup)
