@@ -83,6 +83,32 @@ KE_INLINE float exp_moderate(float x) {
   return fma(e.p, scaling, scaling);
 }
 
+// exp(x) for x <= 0 (and NaN): one factor 2^(n + 24), which is always a normal number, and a constant one.
+KE_INLINE float exp_negative(float x) {
+  const Reduced e = reduce_exp(max(x, -104.0f), 0.0f);
+  return (1.0f + e.p) * power_of_two(e.n + 24) * 0x1p-24f;
+}
+
+// log(x 2^exponent_offset) for normal positive x.
+KE_INLINE float log_normal(float x, float exponent_offset) {
+  // x = 2^n (1 + f) with sqrt(1/2) <= 1 + f < sqrt(2)
+  const int32_t exponent = static_cast<int32_t>(to_bits(x) - to_bits(0x1.6a09e6p-1f)) >> 23;
+  const float f = from_bits(to_bits(x) - (static_cast<uint32_t>(exponent) << 23)) - 1.0f;
+  const float n = static_cast<float>(exponent) + exponent_offset;
+  const float square = f * f;
+  float q = 0x1.147962p-4f;  // (log(1 + f) - f + f^2 / 2) / f^3
+  q = fma(q, f, -0x1.de0d26p-4f);
+  q = fma(q, f, 0x1.e6c372p-4f);
+  q = fma(q, f, -0x1.fc278ap-4f);
+  q = fma(q, f, 0x1.233b62p-3f);
+  q = fma(q, f, -0x1.555c48p-3f);
+  q = fma(q, f, 0x1.99a478p-3f);
+  q = fma(q, f, -0x1.000006p-2f);
+  q = fma(q, f, 0x1.555548p-2f);
+  const float tail = fma(-0.5f, square, fma(f * square, q, n * kLn2Low));
+  return fma(n, kLn2High, f + tail);
+}
+
 }  // namespace detail
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -106,23 +132,7 @@ KE_INLINE float expm1(float x) {
 // Natural logarithm: -inf at 0, NaN below. Error at most 1.0 ulp.
 KE_INLINE float log(float x) {
   const bool subnormal = x < 0x1p-126f;
-  // x = 2^n (1 + f) with sqrt(1/2) <= 1 + f < sqrt(2)
-  const uint32_t bits = to_bits(subnormal ? x * 0x1p25f : x);
-  const int32_t exponent = static_cast<int32_t>(bits - to_bits(0x1.6a09e6p-1f)) >> 23;
-  const float f = from_bits(bits - (static_cast<uint32_t>(exponent) << 23)) - 1.0f;
-  const float n = static_cast<float>(exponent) - (subnormal ? 25.0f : 0.0f);
-  const float square = f * f;
-  float q = 0x1.147962p-4f;  // (log(1 + f) - f + f^2 / 2) / f^3
-  q = fma(q, f, -0x1.de0d26p-4f);
-  q = fma(q, f, 0x1.e6c372p-4f);
-  q = fma(q, f, -0x1.fc278ap-4f);
-  q = fma(q, f, 0x1.233b62p-3f);
-  q = fma(q, f, -0x1.555c48p-3f);
-  q = fma(q, f, 0x1.99a478p-3f);
-  q = fma(q, f, -0x1.000006p-2f);
-  q = fma(q, f, 0x1.555548p-2f);
-  const float tail = fma(-0.5f, square, fma(f * square, q, n * detail::kLn2Low));
-  float y = fma(n, detail::kLn2High, f + tail);
+  float y = detail::log_normal(subnormal ? x * 0x1p25f : x, subnormal ? -25.0f : 0.0f);
   y = x == 0.0f ? -detail::kInfinity : y;
   y = x < 0.0f ? detail::kNaN : y;
   return x < detail::kInfinity ? y : x;  // +inf and NaN
@@ -154,7 +164,7 @@ KE_INLINE float tanh(float x) {
 
 // 1 / (1 + e^-x), also where the result is subnormal. Error at most 2.5 ulp.
 KE_INLINE float sigmoid(float x) {
-  const float e = exp(-abs(x));
+  const float e = detail::exp_negative(-abs(x));
   return (x < 0.0f ? e : 1.0f) / (1.0f + e);
 }
 
@@ -162,7 +172,12 @@ KE_INLINE float sigmoid(float x) {
 KE_INLINE float silu(float x) { return x * sigmoid(x); }
 
 // log(1 + e^x). Error at most 2.0 ulp.
-KE_INLINE float softplus(float x) { return max(x, 0.0f) + log1p(exp(-abs(x))); }
+KE_INLINE float softplus(float x) {
+  const float e = detail::exp_negative(-abs(x));
+  const float u = 1.0f + e;
+  // As in log1p, where u needs no care: it lies between 1 and 2.
+  return max(x, 0.0f) + (detail::log_normal(u, 0.0f) + (e - (u - 1.0f)) / u);
+}
 
 // x * tanh(softplus(x)) = x * n / (n + 2) with n = e^x (e^x + 2). Error at most 4.0 ulp for x >= -86.
 KE_INLINE float mish(float x) {
