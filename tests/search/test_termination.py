@@ -31,6 +31,8 @@ def at(
     [
         (Evaluations(60), at(evaluations=59), at(evaluations=60), "all 60 evaluations are used"),
         (Seconds(90), at(seconds=89.9), at(seconds=90.0), "1.5 minutes are over"),
+        (Evaluations(60, kept=3), at(evaluations=56), at(evaluations=57), "57 of 60 evaluations are used"),
+        (Seconds(600, kept=180), at(seconds=419), at(seconds=420), "7 of 10 minutes are over"),
         (RooflineFraction(0.8), at(roofline_fraction=0.79), at(roofline_fraction=0.85), "85% of the roofline"),
         (RooflineFraction(0.8), at(roofline_fraction=None), at(roofline_fraction=0.8), "80% was asked for"),
         (Stagnation(20), at(since_improvement=19), at(since_improvement=20), "20 evaluations in a row"),

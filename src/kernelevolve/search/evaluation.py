@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kernelevolve.candidates import Candidate, Config
 from kernelevolve.candidates.structure import read_space
@@ -25,14 +25,14 @@ class Request:
     """One candidate to be judged."""
 
     candidate: Candidate
-    start: Config | None = None
-    """A parent's configuration: the numeric search begins at its projection."""
+    inherited: tuple[Config, ...] = ()
+    """Configurations of its parents: the numeric search tries their projections early."""
     trials: int = 0
     """Timings allowed in the numeric search, those in ``earlier`` included."""
     threshold: float = float("-inf")
     """The fitness from which on tuning is worth its time; -inf: whatever is correct, as for a draft."""
     earlier: tuple[Timing, ...] = ()
-    """Trials of this program that a numeric search continues."""
+    """Trials of this program that the numeric search continues."""
     known: Verdict | None = None
     """A screen of this very candidate that need not be repeated."""
 
@@ -46,21 +46,23 @@ class Outcome:
     verdict: Verdict
     trials: tuple[Timing, ...] = ()
     """The new ones, without ``Request.earlier``."""
+    artifact: str | None = None
+    """What the program built into at the configuration that it was proposed with; None if it is not correct."""
     device_seconds: float = 0.0
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Evaluator:
-    """Judges candidates for the engine; called from several slots at once.
-
-    ``on_trial`` hears of each timing, ``expired`` says when no further one may begin, ``is_duplicate`` whether an
-    artifact was already built from an earlier program.
-    """
+    """Judges candidates for the engine; called from several slots at once."""
 
     judge: Judge
+    seed: int
     on_trial: Callable[[Timing], None]
+    """Hears of each timing, in the slot's thread."""
     expired: Callable[[], bool]
-    is_duplicate: Callable[[str], bool] = field(default=lambda artifact: False)
+    """True when no further configuration may be timed."""
+    is_duplicate: Callable[[str], bool]
+    """True if an earlier program built into this artifact."""
 
     def evaluate(self, request: Request) -> Outcome:
         """Screen; if correct, promising, new and tunable: time other configurations and screen the best of them."""
@@ -79,27 +81,27 @@ class _Evaluation:
     def run(self) -> Outcome:
         request = self._request
         best, verdict = request.candidate, request.known or self._judge(request.candidate, Effort.SCREEN)
+        artifact = verdict.artifact_key if verdict.correct else None
         if self._worth_tuning(verdict):
             for candidate in self._tuned(best):
-                if self._evaluator.expired():
-                    break
                 found = self._judge(candidate, Effort.SCREEN)
                 if found.correct:
                     if fitness(found) > fitness(verdict):
                         best, verdict = candidate, found
                     break
-        return Outcome(best, verdict, tuple(self._trials), self._device_seconds)
+        return Outcome(best, verdict, tuple(self._trials), artifact, self._device_seconds)
 
     def _worth_tuning(self, verdict: Verdict) -> bool:
-        return (
-            verdict.correct
-            and self._request.trials > len(self._request.earlier)
-            and fitness(verdict) >= self._request.threshold
-            and not (verdict.artifact_key is not None and self._evaluator.is_duplicate(verdict.artifact_key))
-        )
+        request, artifact = self._request, verdict.artifact_key
+        if request.known is None and artifact is not None and self._evaluator.is_duplicate(artifact):
+            return False
+        return verdict.correct and request.trials > len(request.earlier) and fitness(verdict) >= request.threshold
 
     def _tuned(self, candidate: Candidate) -> Sequence[Candidate]:
-        """The program at the best configurations that a numeric search finds, best first; without its present one."""
+        """The program at the best configurations that a numeric search finds, best first, if they beat the present one.
+
+        Timings of a tuning are compared with each other only: they are shorter than those of a screen.
+        """
         request, evaluator = self._request, self._evaluator
         try:
             space = read_space(candidate.source)
@@ -109,25 +111,31 @@ class _Evaluation:
             return ()
 
         def evaluate(config: Config) -> float:
-            verdict = self._judge(candidate.with_config(config), Effort.TUNE)
-            seconds = verdict.seconds
+            seconds = self._judge(candidate.with_config(config), Effort.TUNE).seconds
             self._trials.append((config, seconds))
             evaluator.on_trial((config, seconds))
             return math.inf if seconds is None else seconds
 
         earlier = [(config, math.inf if seconds is None else seconds) for config, seconds in request.earlier]
+        rng = random.Random(f"{evaluator.seed}/{candidate.source_digest}")
         report = tune(
-            space, candidate.config, evaluate, limit=request.trials, rng=random.Random(candidate.source_digest),
-            earlier=earlier, seeds=[request.start] if request.start else [], expired=evaluator.expired,
+            space, candidate.config, evaluate, limit=request.trials, rng=rng, earlier=earlier, seeds=request.inherited,
+            expired=evaluator.expired,
         )  # fmt: skip
-        ranked = [config for config in report.ranked() if config != candidate.config]
+        ranked = report.ranked()
+        if candidate.config in ranked:
+            ranked = ranked[: ranked.index(candidate.config)]
         return [candidate.with_config(config) for config in ranked[:_CONFIRMATIONS]]
 
     def _judge(self, candidate: Candidate, effort: Effort) -> Verdict:
-        """The judge's verdict, asked for a second time if the judge or the machine failed."""
-        for _ in range(2):
-            verdict = self._evaluator.judge.evaluate(candidate, effort)
-            self._device_seconds += verdict.seconds_running
-            if verdict.kind is not VerdictKind.INFRASTRUCTURE:
-                break
+        verdict = judge_twice(self._evaluator.judge, candidate, effort)
+        self._device_seconds += verdict.seconds_running
         return verdict
+
+
+def judge_twice(judge: Judge, candidate: Candidate, effort: Effort) -> Verdict:
+    """The verdict, asked for once more if the judge or the machine failed the first time."""
+    verdict = judge.evaluate(candidate, effort)
+    if verdict.kind is VerdictKind.INFRASTRUCTURE:
+        verdict = judge.evaluate(candidate, effort)
+    return verdict

@@ -87,6 +87,14 @@ class JudgeFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorFailed:
+    """An operator raised an exception, a fault of its own; it is not asked about the same parents again."""
+
+    operator: str
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
 class PromotionJudged:
     """A finalist was put to the strict test."""
 
@@ -116,6 +124,7 @@ Event: TypeAlias = (
     | NodeInserted
     | IncumbentChanged
     | JudgeFailed
+    | OperatorFailed
     | PromotionJudged
     | RunFinished
 )

@@ -1,91 +1,114 @@
-"""Finale: the best programs get the full numeric search, then the winner is put to the strict test."""
+"""Finale: the best programs get the full numeric search and a second look, the winner is put to the strict test."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass
-
-from kernelevolve.judge.protocol import Judge
 from kernelevolve.judge.verdict import Effort, Verdict, VerdictKind
-from kernelevolve.search.evaluation import Outcome, Request
+from kernelevolve.search.evaluation import Evaluator, Outcome, Request, judge_twice
+from kernelevolve.search.events import Phase, PhaseChanged, PromotionJudged
+from kernelevolve.search.fitness import fitness
 from kernelevolve.search.node import Node
 from kernelevolve.search.settings import SearchSettings
-from kernelevolve.search.state import SearchState
-from kernelevolve.store import Store
+from kernelevolve.search.stage import Stage
 
-_LEAST_TRIALS_LEFT = 4
+TUNE = "tune"
+"""Name under which a finalist at better numbers is a node of its own: no operator makes it, the numeric search does."""
 
 
-@dataclass(slots=True)
 class Finale:
-    """What remains to be done once the search has ended; asked again after a resume, it does only what is missing."""
+    """What remains to be done once a search has ended. After a kill, a second finale does only what is missing."""
 
-    state: SearchState
-    store: Store
-    settings: SearchSettings
-    judge: Judge
+    def __init__(self, stage: Stage, evaluator: Evaluator, settings: SearchSettings) -> None:
+        self._stage, self._state, self._evaluator, self._settings = stage, stage.state, evaluator, settings
 
-    def finalists(self) -> list[Node]:
+    def run(self) -> None:
+        """Tune, look again, promote. Each part ends at its share of the wall time, but one promotion is always made."""
+        self._stage.tell(PhaseChanged(Phase.FINALISTS))
+        self._stage.allow_trials_until(self._settings.budget.finalists_until)
+        for node in self._finalists():
+            self._tune(node)
+        ranked = self._ranked_again(self._finalists())
+        self._stage.tell(PhaseChanged(Phase.PROMOTION))
+        self._promote(ranked)
+
+    def _finalists(self) -> list[Node]:
         """The fittest node of each of the best few programs."""
-        by_structure: dict[str, Node] = {}
-        for node in self.state.ranked():
-            by_structure.setdefault(node.structure, node)
-        return list(by_structure.values())[: self.settings.finalists]
+        programs: dict[str, Node] = {}
+        for node in self._state.correct():
+            programs.setdefault(node.structure, node)
+        return list(programs.values())[: self._settings.finalists]
 
-    def tuning_requests(self) -> list[tuple[Node, Request]]:
-        """For every finalist whose numeric search can be continued, how."""
-        requests = []
-        for node in self.finalists():
-            earlier = tuple(self.store.trials(self.state.run.id, node.id))
-            if len(earlier) + _LEAST_TRIALS_LEFT > self.settings.full_trials:
-                continue
-            judged = self.state.judged(node.id)
-            if judged.operator == "tune":
-                continue
-            requests.append(
-                (
-                    node,
-                    Request(judged.candidate, trials=self.settings.full_trials, earlier=earlier, known=judged.verdict),
-                )
-            )
-        return requests
+    def _tune(self, node: Node) -> None:
+        """Continue the numeric search of a program; better numbers make a node of their own."""
+        state, settings, until = self._state, self._settings, self._settings.budget.finalists_until
+        earlier = tuple(t for number in self._family(node) for t in state.store.trials(state.run, number))
+        if len(earlier) >= settings.full_trials or state.ledger.seconds >= until:
+            return
+        if not state.ledger.evaluations.commit():
+            return
+        judged = state.judged(node.id)
+        request = Request(judged.candidate, trials=settings.full_trials, earlier=earlier, known=judged.verdict)
+        outcome = self._stage.call(
+            lambda: self._evaluator.evaluate(request),
+            on_trial=lambda trial: state.store.append_trial(state.run, node.id, trial),
+        )
+        state.ledger.count_device_seconds(outcome.device_seconds)
+        if outcome.candidate.id == node.candidate_id:
+            state.ledger.evaluations.release()
+            return
+        state.ledger.evaluations.settle()
+        # Its trials are already stored with the finalist.
+        self._stage.insert(Outcome(outcome.candidate, outcome.verdict), (node.id,), TUNE)
 
-    @staticmethod
-    def improved(node: Node, outcome: Outcome) -> bool:
-        """True if a numeric search ended at another, better configuration: that is a node of its own."""
-        return outcome.candidate.id != node.candidate_id and outcome.verdict.correct
+    def _family(self, node: Node) -> list[int]:
+        """The nodes whose numeric search a finalist continues: itself and those that it was tuned from."""
+        family = [node.id]
+        while node.operator == TUNE:
+            node = self._state.graph[node.parents[0]]
+            family.insert(0, node.id)
+        return family
 
-    def promote(self, on_judged: Callable[[Node, Verdict, bool], None], expired: Callable[[], bool]) -> Node | None:
-        """Put finalists to the strict test until one is correct and faster than every baseline; that one.
+    def _ranked_again(self, finalists: list[Node]) -> list[Node]:
+        """The finalists by a second, independent screen.
 
-        If none is, the best that is at least correct, which is then shown for what it is. ``expired`` stops it after
-        the first test: a run has to end with one.
+        The fittest of many is partly the luckiest; what it was chosen by is no estimate of how good it is.
         """
-        promoted = self.store.promotions(self.state.run.id)
-        best: Node | None = None
-        best_speed = -math.inf
-        for node in self.finalists():
-            verdict = promoted.get(node.id)
-            if verdict is None:
-                if promoted and expired():
-                    break
-                verdict = self._promotion(node)
+        if len(finalists) < 2:
+            return finalists
+        state, until = self._state, self._settings.budget.finalists_until
+        seen: dict[int, float] = {}
+        for node in finalists:
+            screens = [v for v in state.store.verdicts(state.run, node.id) if v.effort is Effort.SCREEN]
+            if len(screens) < 2 and state.ledger.seconds < until:
+                verdict = self._judge(node, Effort.SCREEN)
                 if verdict.kind is not VerdictKind.INFRASTRUCTURE:
-                    self.store.append_verdict(self.state.run.id, node.id, verdict, self.state.checkpoint())
-                    promoted[node.id] = verdict
-                on_judged(node, verdict, verdict.wins)
-            if verdict.wins:
-                return node
-            speed = min((s.value for s in verdict.speedups.values()), default=-math.inf)
-            if verdict.correct and speed > best_speed:
-                best, best_speed = node, speed
-        return best
+                    screens.append(verdict)
+            if len(screens) < 2:
+                return finalists
+            seen[node.id] = fitness(screens[-1])
+        return sorted(finalists, key=lambda node: (-seen[node.id], node.id))
 
-    def _promotion(self, node: Node) -> Verdict:
-        candidate = self.state.judged(node.id).candidate
-        verdict = self.judge.evaluate(candidate, Effort.PROMOTION)
-        if verdict.kind is VerdictKind.INFRASTRUCTURE:
-            verdict = self.judge.evaluate(candidate, Effort.PROMOTION)
-        self.state.ledger.count_device_seconds(verdict.seconds_running)
+    def _promote(self, ranked: list[Node]) -> None:
+        """Put finalists to the strict test, in order, until one is correct and faster than every baseline."""
+        state = self._state
+        known = state.store.promotions(state.run)
+        made = False
+        for node in ranked:
+            verdict = known.get(node.id)
+            if verdict is None:
+                if made and state.ledger.seconds >= self._settings.budget.seconds:
+                    return
+                verdict = self._judge(node, Effort.PROMOTION)
+                made = True
+                self._stage.tell(PromotionJudged(node, verdict, verdict.wins))
+            if verdict.wins:
+                return
+
+    def _judge(self, node: Node, effort: Effort) -> Verdict:
+        """A further verdict on a node; stored, unless it says nothing of the candidate."""
+        state = self._state
+        candidate = state.judged(node.id).candidate
+        verdict = self._stage.call(lambda: judge_twice(self._evaluator.judge, candidate, effort))
+        state.ledger.count_device_seconds(verdict.seconds_running)
+        if verdict.kind is not VerdictKind.INFRASTRUCTURE:
+            state.store.append_verdict(state.run, node.id, verdict, state.closing_checkpoint())
         return verdict

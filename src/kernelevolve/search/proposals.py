@@ -1,11 +1,10 @@
-"""Proposals: which operator works on which parents next, and which of them have nothing more to give."""
+"""Proposals: what the policy selects, paired with an operator that may have something new for it."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 from kernelevolve.operators import Judged, Operator, ProposalContext
 from kernelevolve.problems import Problem
@@ -13,27 +12,23 @@ from kernelevolve.search.policy import Expansion
 from kernelevolve.search.state import SearchState
 from kernelevolve.targets import Target
 
-_POLICY_ATTEMPTS = 4
-"""How often the policy is asked for something that is not exhausted before the next best program is taken instead."""
 _SIBLINGS_SHOWN = 32
-_PAIRED_PROGRAMS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Work for an operator: everything that its answer depends on."""
+    """A question to an operator, with everything that its answer depends on."""
 
-    ticket: int
-    """Number of the proposal in the run; with the seed it gives the random stream."""
     expansion: Expansion
     operator: Operator
     context: ProposalContext
 
 
 class Proposals:
-    """Pairs what the policy selects with an operator that the bandit chooses, and remembers what is exhausted.
+    """Asks the policy for parents and the bandit for an operator, and remembers who has nothing more to give.
 
-    An operator that answers None has nothing new from those parents and is not asked again in this process.
+    An operator that answers None has nothing new from those parents and is not asked about them again in this process.
+    Every random choice comes from the seed and the number of the proposal.
     """
 
     def __init__(
@@ -46,47 +41,40 @@ class Proposals:
         self._seed = seed
         self._dry: set[tuple[str, tuple[int, ...]]] = set()
 
-    def next(self, *, alone: bool) -> Proposal | None:
-        """The next piece of work; None if there is none now.
-
-        ``alone`` says that nothing is in flight: then a policy that would rather wait is not waited for, and None
-        means that every operator is exhausted.
-        """
+    def next(self) -> Proposal | None:
+        """The next question; None if the policy sees nothing to expand at present."""
         state = self._state
-        rng = random.Random(f"{self._seed}/{state.issued}")
-        for expansion in self._expansions(rng, alone):
-            arms = self._arms(expansion)
-            if arms:
-                name = state.bandit.choose([arm.name for arm in arms], rng)
-                operator = next(arm for arm in arms if arm.name == name)
-                proposal = Proposal(state.issued, expansion, operator, self._context(expansion, rng))
-                state.issued += 1
+        while selected := state.policy.select(state.graph, 1, self._rng()):
+            proposal = self._ask_for(selected[0])
+            if proposal is not None:
                 return proposal
         return None
 
-    def exhausted(self, proposal: Proposal) -> None:
-        """The operator had nothing new from these parents."""
-        self._dry.add((proposal.operator.name, proposal.expansion.parents))
+    def instead(self, refused: Proposal) -> Proposal | None:
+        """The operator had nothing new: the same expansion for another operator.
 
-    def _arms(self, expansion: Expansion) -> list[Operator]:
-        """Operators of the right arity that may still have something from these parents."""
-        parents = expansion.parents
-        return [o for o in self._operators if o.arity == len(parents) and (o.name, parents) not in self._dry]
+        None, and the policy knows that the parents are spent, if no other is left.
+        """
+        self._dry.add((refused.operator.name, refused.expansion.parents))
+        return self._ask_for(refused.expansion)
 
-    def _expansions(self, rng: random.Random, alone: bool) -> Iterator[Expansion]:
-        """What the policy wants; when that is exhausted, the best programs that are not."""
-        state = self._state
-        for _ in range(_POLICY_ATTEMPTS):
-            selected = state.policy.select(state.graph, 1, rng)
-            if not selected and not alone:
-                return
-            yield from selected
-        yield Expansion(())
-        correct = state.ranked()
-        yield from (Expansion((node.id,)) for node in correct)
-        distinct = list({node.structure: node.id for node in reversed(correct)}.values())[::-1][:_PAIRED_PROGRAMS]
-        yield from (Expansion(pair) for pair in combinations(distinct, 2))
-        yield from (Expansion((node.id,), repair=True) for node in state.graph.nodes() if not node.correct)
+    def _rng(self) -> random.Random:
+        return random.Random(f"{self._seed}/{self._state.issued}")
+
+    def _ask_for(self, expansion: Expansion) -> Proposal | None:
+        state, parents = self._state, expansion.parents
+        arms = {
+            operator.name: operator
+            for operator in self._operators
+            if operator.arity == len(parents) and (operator.name, parents) not in self._dry
+        }
+        if not arms:
+            state.policy.withdraw(expansion, spent=True)
+            return None
+        rng = self._rng()
+        operator = arms[state.bandit.choose(list(arms), rng)]
+        state.issued += 1
+        return Proposal(expansion, operator, self._context(expansion, rng))
 
     def _context(self, expansion: Expansion, rng: random.Random) -> ProposalContext:
         state = self._state

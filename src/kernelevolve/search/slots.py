@@ -36,22 +36,26 @@ class Slots:
         self.count = count
         self._messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._running: set[int] = set()
+        self._started = 0
 
     @property
     def free(self) -> int:
         """How many pieces of work could be started."""
         return self.count - len(self._running)
 
-    def start(self, key: int, work: Callable[[], Any]) -> None:
-        """Begin; ``Done`` or ``Raised`` with this key comes out of ``wait`` when it ends."""
+    def start(self, work: Callable[[], Any]) -> int:
+        """Begin; ``Done`` or ``Raised`` with the returned key comes out of ``wait`` when it ends."""
+        self._started += 1
+        key = self._started
         self._running.add(key)
         threading.Thread(target=self._run, args=(key, work), name=f"kernelevolve-slot-{key}", daemon=True).start()
+        return key
 
     def post(self, message: Any) -> None:
         """Send a message to the waiting thread; called by the work."""
         self._messages.put(message)
 
-    def wait(self, timeout: float | None = None) -> Any | None:
+    def wait(self, timeout: float) -> Any | None:
         """The next message; None if none came within ``timeout`` seconds."""
         try:
             message = self._messages.get(timeout=timeout)

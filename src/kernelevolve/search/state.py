@@ -2,68 +2,76 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 from kernelevolve.candidates import Candidate
 from kernelevolve.candidates.structure import read_plan, structure_key
 from kernelevolve.errors import InvalidCandidate
-from kernelevolve.hashing import digest_json
-from kernelevolve.judge.verdict import Verdict
 from kernelevolve.operators import Judged
 from kernelevolve.search.bandit import Bandit
 from kernelevolve.search.evaluation import Outcome
 from kernelevolve.search.fitness import fitness, improvement
 from kernelevolve.search.graph import SearchGraph
-from kernelevolve.search.ledger import Ledger
+from kernelevolve.search.ledger import Budget, Ledger
 from kernelevolve.search.node import Node
 from kernelevolve.search.policy import Policy
-from kernelevolve.search.settings import SearchSettings
-from kernelevolve.store import Checkpoint, RunRecord, Store, StoredNode
+from kernelevolve.store import Checkpoint, Store, StoredNode
+
+_JUDGED_AT_HAND = 512
 
 
 class SearchState:
     """The graph, the policy, the bandit and the ledger of one run, rebuilt from the store when it is made.
 
-    A run that was never begun and one that was killed are made the same way. Used by the engine's own thread only.
+    A run that was never begun and one that was killed are made the same way. Used by the engine's own thread only,
+    but for ``is_duplicate``.
     """
 
-    def __init__(self, store: Store, run: RunRecord, settings: SearchSettings, policy: Policy, bandit: Bandit) -> None:
-        self._store, self.run, self.policy, self.bandit = store, run, policy, bandit
+    def __init__(self, store: Store, run: str, budget: Budget, policy: Policy) -> None:
+        self.store, self.run, self.policy = store, run, policy
+        self.bandit = Bandit()
         self.graph = SearchGraph()
-        self._tried: set[str] = set()
+        self.issued = 0
+        """Questions put to operators so far."""
+        self._programs: set[str] = set()
         self._artifacts: dict[str, str] = {}
-        for stored in store.nodes(run.id):
+        for stored in store.nodes(run):
             self._learn(stored)
-        saved = store.checkpoint(run.id)
-        if saved.policy:
-            policy.load_state_dict(saved.policy)
-        if saved.bandit:
-            bandit.load_state_dict(saved.bandit)
-        self.issued = saved.issued
-        self.ledger = Ledger(settings.budget, saved.ledger)
-        self.judged = lru_cache(maxsize=512)(self._load)
+        self._saved = store.checkpoint(run)
+        if self._saved is not None:
+            policy.load_state_dict(self._saved.policy)
+            self.bandit.load_state_dict(self._saved.bandit)
+            self.issued = self._saved.issued
+        earlier = self._saved.ledger if self._saved is not None else {}
+        # The nodes are what was spent; the checkpoint may be of an instant at which more was promised.
+        self.ledger = Ledger(budget, {**earlier, "evaluations": len(self.graph)})
+        self.judged = lru_cache(maxsize=_JUDGED_AT_HAND)(self._load)
 
     def claim(self, candidate: Candidate) -> bool:
         """True, and the program is taken, if no candidate of this program was judged or is in work."""
         key = program_key(candidate)
-        if key in self._tried:
+        if key in self._programs:
             return False
-        self._tried.add(key)
+        self._programs.add(key)
         return True
 
     def tried(self) -> frozenset[str]:
         """Keys of all programs that were judged or are in work."""
-        return frozenset(self._tried)
+        return frozenset(self._programs)
 
     def is_duplicate(self, artifact: str) -> bool:
-        """True if an earlier node built into this artifact."""
+        """True if an earlier program built into this artifact. Any thread may ask."""
         return artifact in self._artifacts
 
     def insert(self, outcome: Outcome, parents: tuple[int, ...], operator: str) -> Node:
-        """Put a judged candidate into the graph, teach policy and bandit, and write it all down in one transaction."""
+        """Put a judged candidate into the graph, teach policy and bandit, and write it all down in one transaction.
+
+        A program that built into the artifact of an earlier one gets the earlier one's structure: policies then see
+        the same program again, not another.
+        """
         candidate, verdict = outcome.candidate, outcome.verdict
         own = program_key(candidate)
-        artifact = verdict.artifact_key if verdict.correct else None
         node = Node(
             id=len(self.graph),
             candidate_id=candidate.id,
@@ -71,61 +79,60 @@ class SearchState:
             operator=operator,
             kind=verdict.kind,
             fitness=fitness(verdict),
-            structure=self._artifacts.get(artifact, own) if artifact else own,
-            depth=1 + min(self.graph[p].depth for p in parents) if parents else 0,
+            structure=own if outcome.artifact is None else self._artifacts.get(outcome.artifact, own),
+            depth=1 + min(self.graph[parent].depth for parent in parents) if parents else 0,
             niche=niche(candidate),
         )
-        stored = StoredNode(node, own, artifact, self.ledger.seconds)
+        best_parent = max((self.graph[parent].fitness for parent in parents), default=float("-inf"))
+        self.bandit.update(operator, improvement(best_parent, node.fitness))
+        stored = StoredNode(node, own, outcome.artifact, self.ledger.seconds)
         self._learn(stored)
-        self.bandit.update(operator, reward(self.graph, node))
-        self._store.append_node(self.run.id, stored, candidate, verdict, outcome.trials, self.checkpoint())
+        checkpoint = self._checkpoint()
+        self.store.append_node(self.run, stored, candidate, verdict, outcome.trials, checkpoint)
+        self._saved = checkpoint
         return node
 
-    def checkpoint(self) -> Checkpoint:
-        """What the nodes alone do not tell."""
+    def closing_checkpoint(self) -> Checkpoint:
+        """The last checkpoint with what was spent since: the promises and questions in flight end with the process."""
+        saved = self._saved or self._checkpoint()
+        return saved.model_copy(update={"ledger": self.ledger.state_dict()})
+
+    def correct(self) -> Sequence[Node]:
+        """Correct nodes, fittest first, the older of equals first."""
+        return sorted((n for n in self.graph.nodes() if n.correct), key=lambda n: (-n.fitness, n.id))
+
+    def _checkpoint(self) -> Checkpoint:
         return Checkpoint(
             policy=dict(self.policy.state_dict()),
-            bandit=dict(self.bandit.state_dict()),
+            bandit=self.bandit.state_dict(),
             ledger=self.ledger.state_dict(),
             issued=self.issued,
         )
 
     def _learn(self, stored: StoredNode) -> None:
-        self._tried.add(stored.own_structure)
+        self._programs.add(stored.own_structure)
         if stored.artifact is not None:
             self._artifacts.setdefault(stored.artifact, stored.node.structure)
         self.graph.insert(stored.node)
         self.policy.update(self.graph, stored.node)
 
     def _load(self, number: int) -> Judged:
-        verdict = self._store.verdict(self.run.id, number)
-        assert verdict is not None
-        candidate = self._store.candidate(self.run.id, number)
+        candidate, verdict = self.store.candidate(self.run, number), self.store.verdict(self.run, number)
         return Judged(number, candidate, verdict, self.graph[number].operator)
-
-    def ranked(self) -> list[Node]:
-        """Correct nodes, fittest first."""
-        return sorted((n for n in self.graph.nodes() if n.correct), key=lambda n: (-n.fitness, n.id))
 
 
 def program_key(candidate: Candidate) -> str:
-    """What makes two candidates the same program: the syntax tree, without layout and comments."""
+    """What makes two candidates one program: the syntax tree; the text itself if it has none."""
     try:
         return structure_key(candidate.source)
     except InvalidCandidate:
-        return digest_json(candidate.source)
+        return candidate.source_digest
 
 
 def niche(candidate: Candidate) -> str:
-    """The behaviour descriptor that the candidate's plan records; its language where there is no plan."""
+    """The behaviour descriptor: the language, and what the candidate's plan records under 'niche'."""
     try:
         recorded = read_plan(candidate.source).get("niche")
     except InvalidCandidate:
         recorded = None
     return f"{candidate.language}|{recorded}" if recorded else candidate.language
-
-
-def reward(graph: SearchGraph, node: Node) -> float:
-    """What the operator that made a node earned: the improvement over the best of its parents."""
-    parents = [graph[parent].fitness for parent in node.parents]
-    return improvement(max(parents, default=float("-inf")), node.fitness)

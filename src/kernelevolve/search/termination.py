@@ -38,12 +38,19 @@ class Evaluations:
     """A number of judged candidates."""
 
     limit: int
+    kept: int = 0
+    """Those of them that the search leaves for the finalists."""
 
     def reason(self, progress: Progress) -> str | None:
-        return f"all {self.limit} evaluations are used" if progress.evaluations >= self.limit else None
+        own = self.limit - self.kept
+        if progress.evaluations < own:
+            return None
+        if self.kept == 0:
+            return f"all {self.limit} evaluations are used"
+        return f"{own} of {self.limit} evaluations are used and the others kept for the finalists"
 
     def share(self, progress: Progress) -> float:
-        return min(1.0, progress.evaluations / max(1, self.limit))
+        return min(1.0, progress.evaluations / max(1, self.limit - self.kept))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +58,20 @@ class Seconds:
     """A time."""
 
     limit: float
+    kept: float = 0.0
+    """The part of it that the search leaves for the finalists."""
 
     def reason(self, progress: Progress) -> str | None:
-        return f"{self.limit / 60:.3g} minutes are over" if progress.seconds >= self.limit else None
+        own = self.limit - self.kept
+        if progress.seconds < own:
+            return None
+        if self.kept == 0:
+            return f"{self.limit / 60:.3g} minutes are over"
+        return f"{own / 60:.3g} of {self.limit / 60:.3g} minutes are over and the others kept for the finalists"
 
     def share(self, progress: Progress) -> float:
-        return min(1.0, progress.seconds / self.limit) if self.limit > 0 else 1.0
+        own = self.limit - self.kept
+        return min(1.0, progress.seconds / own) if own > 0 else 1.0
 
 
 @dataclass(frozen=True, slots=True)

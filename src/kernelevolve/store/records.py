@@ -46,8 +46,8 @@ class Checkpoint(BaseModel):
 
     policy: dict[str, Any] = Field(default_factory=dict, description="state_dict of the selection policy")
     bandit: dict[str, Any] = Field(default_factory=dict, description="state_dict of the bandit over operators")
-    ledger: dict[str, Any] = Field(default_factory=dict, description="what was spent")
-    issued: int = Field(default=0, description="proposals asked for so far: the next one's random stream")
+    ledger: dict[str, float] = Field(default_factory=dict, description="what was spent")
+    issued: int = Field(default=0, description="questions put to operators so far: the next one's random stream")
 
 
 @dataclass(frozen=True, slots=True)

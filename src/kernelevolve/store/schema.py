@@ -29,7 +29,7 @@ RUNS = sa.Table(
     sa.Column("status", sa.String(16), nullable=False),
     sa.Column("reason", sa.Text, nullable=False),
     sa.Column("baselines", sa.Text, nullable=False),
-    sa.Column("checkpoint", sa.Text, nullable=False),
+    sa.Column("checkpoint", sa.Text, nullable=True),
 )
 
 NODES = sa.Table(

@@ -123,11 +123,11 @@ class Store:
             values["checkpoint"] = checkpoint.model_dump_json()
         self._update_run(run_id, **values)
 
-    def checkpoint(self, run_id: str) -> Checkpoint:
-        """The latest checkpoint; an empty one before the first node."""
+    def checkpoint(self, run_id: str) -> Checkpoint | None:
+        """The latest checkpoint; None before the first."""
         with self._engine.connect() as connection:
             text = connection.execute(select(RUNS.c.checkpoint).where(RUNS.c.id == run_id)).scalar_one()
-        return Checkpoint.model_validate_json(text)
+        return None if text is None else Checkpoint.model_validate_json(text)
 
     # Nodes
 
@@ -206,10 +206,9 @@ class Store:
         source = self.blobs.get(row.source).decode()
         return Candidate(source=source, language=row.language, config=json.loads(row.config))
 
-    def verdict(self, run_id: str, node_id: int, effort: Effort | None = None) -> Verdict | None:
-        """The latest verdict on a node, of one effort or of any; None if there is none of that effort."""
-        found = self.verdicts(run_id, node_id)
-        return next((v for v in reversed(found) if effort is None or v.effort is effort), None)
+    def verdict(self, run_id: str, node_id: int) -> Verdict:
+        """The verdict that a node was inserted with."""
+        return self.verdicts(run_id, node_id)[0]
 
     def verdicts(self, run_id: str, node_id: int) -> list[Verdict]:
         """All verdicts on a node in the order given."""
@@ -265,12 +264,12 @@ class Store:
         return row
 
 
-def _run_row(record: RunRecord) -> dict[str, str]:
+def _run_row(record: RunRecord) -> dict[str, str | None]:
     return {
         "id": record.id, "created": record.created.isoformat(), "problem": record.problem.model_dump_json(),
         "target": record.target, "device": record.device, "settings": json.dumps(record.settings),
         "status": record.status.value, "reason": record.reason, "baselines": json.dumps(record.baselines),
-        "checkpoint": Checkpoint().model_dump_json(),
+        "checkpoint": None,
     }  # fmt: skip
 
 

@@ -1,0 +1,225 @@
+"""What the command line and Python have in common: set up a search, run it, and write down what it found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernelevolve.candidates import Candidate
+from kernelevolve.candidates.structure import materialise, split_config
+from kernelevolve.errors import InvalidCandidate, InvalidRequest, MissingTarget
+from kernelevolve.judge.protocol import Judge
+from kernelevolve.judge.verdict import Effort, Verdict
+from kernelevolve.languages import LANGUAGES
+from kernelevolve.operators import OPERATORS
+from kernelevolve.problems import Problem
+from kernelevolve.problems.loaders import from_module, load_problem
+from kernelevolve.run import BEST_DIRECTORY, KERNEL_FILE, Run
+from kernelevolve.search.engine import Engine
+from kernelevolve.search.events import Listener
+from kernelevolve.search.ledger import Budget
+from kernelevolve.search.policies import POLICIES
+from kernelevolve.search.settings import SearchSettings, default_policy
+from kernelevolve.store import RunRecord, Store
+from kernelevolve.targets import Target, resolve
+
+if TYPE_CHECKING:
+    from torch import nn
+
+DATABASE_VARIABLE = "KERNELEVOLVE_DATABASE_URL"
+"""Environment variable with a SQLAlchemy URL, for a workspace whose records are not in its own SQLite file."""
+_WORKERS = 3
+"""Candidates in work at once where compiling does not disturb timing: one is timed, the next are built."""
+
+
+def optimize(
+    problem: Problem | Path | str | nn.Module | Callable[..., Any],
+    example_inputs: Any = None,
+    *,
+    target: str = "auto",
+    evaluations: int = 60,
+    minutes: float = 10,
+    seed: int = 0,
+    out: Path | str = "runs",
+    policy: str | None = None,
+    operators: Sequence[str] | None = None,
+    roofline_target: float | None = None,
+    listeners: Sequence[Listener] = (),
+) -> Run:
+    """Search for a fast, verified kernel and return the run.
+
+    ``problem`` is a Problem, a file in the KernelBench format, the name of a shipped one
+    (``ranking/rmsnorm_residual``), or a module or function together with ``example_inputs``, a tuple of its arguments.
+    ``evaluations`` and ``minutes`` are hard limits; ``roofline_target`` ends the search early, at that fraction of the
+    roofline. An interruption (Ctrl-C) keeps everything: the returned run is ``interrupted`` and can be resumed.
+
+    Raises KernelEvolveError: InvalidProblem, MissingTarget or InvalidRequest, with a sentence that says how to mend it.
+    """
+    budget = _budget(evaluations, minutes)
+    store = open_store(out)
+    device = resolve(target)
+    text = _as_problem(problem, example_inputs, store)
+    settings = SearchSettings(
+        budget=budget,
+        policy=policy or default_policy(evaluations),
+        operators=tuple(operators or OPERATORS.names()),
+        seed=seed,
+        workers=1 if device.exclusive_compile else _WORKERS,
+        roofline_target=roofline_target,
+    )
+    POLICIES.get(settings.policy)
+    for name in settings.operators:
+        OPERATORS.get(name)
+    judge = open_judge(text, device, store)
+    try:
+        record = store.create_run(
+            text, device.name, device=device.device_name(), settings=settings.model_dump(mode="json")
+        )
+        return _search(store, record, settings, device, judge, listeners)
+    finally:
+        judge.close()
+
+
+def resume(
+    run: str,
+    *,
+    out: Path | str = "runs",
+    evaluations: int | None = None,
+    minutes: float | None = None,
+    listeners: Sequence[Listener] = (),
+) -> Run:
+    """Continue a run that was interrupted or killed, or one that ended, with a larger budget.
+
+    ``run`` is its identifier or an unambiguous beginning or end of it. The limits, if given, replace the run's and
+    count what it has spent already. Nothing that was judged is judged again. Raises InvalidRequest if there is no such
+    run, MissingTarget if this machine lacks its target or has another device than the run began on.
+    """
+    store = open_store(out)
+    record = store.find_run(run)
+    settings = SearchSettings.model_validate(record.settings)
+    limits = settings.budget
+    budget = _budget(
+        limits.evaluations if evaluations is None else evaluations,
+        limits.seconds / 60 if minutes is None else minutes,
+    )
+    settings = settings.model_copy(update={"budget": budget})
+    device = resolve(record.target)
+    if record.device and device.device_name() != record.device:
+        raise MissingTarget(
+            f"run {record.id} was timed on {record.device!r} and this is {device.device_name()!r}",
+            fix="resume it on such a device, or start a new run here",
+        )
+    judge = open_judge(record.problem, device, store)
+    try:
+        store.set_settings(record.id, settings.model_dump(mode="json"))
+        return _search(store, record, settings, device, judge, listeners)
+    finally:
+        judge.close()
+
+
+def verify(
+    problem: Problem | Path | str,
+    candidate: Candidate | Path | str,
+    *,
+    target: str = "auto",
+    effort: Effort = Effort.PROMOTION,
+    out: Path | str = "runs",
+) -> Verdict:
+    """Judge one candidate, unless told otherwise as strictly as a finalist: fresh process, held-out and stress
+    workloads, long timing.
+
+    ``candidate`` is a Candidate or a Python file that defines ``ModelNew``. Raises KernelEvolveError for what cannot be
+    read or run here; anything the candidate itself does is in the verdict.
+    """
+    device = resolve(target)
+    text = load_problem(problem) if not isinstance(problem, Problem) else problem
+    program = candidate if isinstance(candidate, Candidate) else read_candidate(Path(candidate))
+    judge = open_judge(text, device, open_store(out))
+    try:
+        return judge.evaluate(program, effort)
+    finally:
+        judge.close()
+
+
+def open_store(out: Path | str) -> Store:
+    """The store of a workspace, in its own SQLite file or where ``KERNELEVOLVE_DATABASE_URL`` says."""
+    return Store(out, os.environ.get(DATABASE_VARIABLE) or None)
+
+
+def open_judge(problem: Problem, target: Target, store: Store) -> Judge:
+    """A judge of one problem on this machine."""
+    from kernelevolve.judge.local import LocalJudge
+
+    return LocalJudge(problem, target, workspace=store.workspace / "judge")
+
+
+def read_candidate(path: Path) -> Candidate:
+    """The candidate in a file; its language is the first that recognises the text. Raises InvalidCandidate."""
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        words = getattr(error, "strerror", None) or "it is not text"
+        raise InvalidCandidate(f"the candidate cannot be read: {words}", path=path, fix="check the path") from None
+    try:
+        source, config = split_config(text)
+    except InvalidCandidate as error:
+        raise InvalidCandidate(error.problem, path=path, line=error.line, fix=error.fix) from None
+    matching = [name for name in LANGUAGES if LANGUAGES.get(name).matches(source)]
+    if not matching:
+        raise InvalidCandidate(
+            "the candidate is written in none of the known languages", path=path,
+            fix=f"use one of: {', '.join(LANGUAGES)}",
+        )  # fmt: skip
+    return Candidate(source=source, language=matching[0], config=config)
+
+
+def _search(
+    store: Store,
+    record: RunRecord,
+    settings: SearchSettings,
+    target: Target,
+    judge: Judge,
+    listeners: Sequence[Listener],
+) -> Run:
+    operators = [OPERATORS.get(name) for name in settings.operators]
+    policy = POLICIES.get(settings.policy)()
+    Engine(store, record, settings, policy, operators, target, judge, listeners).run()
+    run = Run(store, record.id)
+    write_results(run)
+    return run
+
+
+def write_results(run: Run) -> None:
+    """``<out>/<run>/best/``: the kernel file, its certificate; beside it ``report.html``."""
+    from kernelevolve.judge.certificate import write_certificate
+    from kernelevolve.report.html import write_report
+
+    best = run.best
+    if best is not None:
+        place = run.directory / BEST_DIRECTORY
+        place.mkdir(parents=True, exist_ok=True)
+        (place / KERNEL_FILE).write_text(materialise(best.candidate))
+        write_certificate(run.problem, best.candidate, best.verdict, place / "certificate.json")
+    write_report(run, run.directory / "report.html")
+
+
+def _as_problem(problem: Any, example_inputs: Any, store: Store) -> Problem:
+    if isinstance(problem, Problem):
+        return problem
+    if isinstance(problem, (str, Path)):
+        if example_inputs is not None:
+            raise InvalidRequest("a problem file makes its own inputs", fix="leave example_inputs out")
+        return load_problem(problem)
+    if example_inputs is None:
+        raise InvalidRequest("a module or function needs example inputs", fix="pass example_inputs=(x, y, …)")
+    return from_module(problem, example_inputs, store_dir=store.workspace / "payloads")
+
+
+def _budget(evaluations: int, minutes: float) -> Budget:
+    if evaluations < 1:
+        raise InvalidRequest(f"{evaluations} evaluations are not enough to search", fix="allow at least one")
+    if not minutes > 0:
+        raise InvalidRequest(f"{minutes} minutes are not enough to search", fix="allow more than zero")
+    return Budget(evaluations=evaluations, seconds=minutes * 60)
