@@ -39,6 +39,7 @@ def test_a_deep_network_depends_on_its_input() -> None:
     ).eval()
     a, b = torch.rand(32, 64), torch.rand(32, 64)
 
+    @torch.no_grad()
     def moved() -> float:
         first, second = model(a), model(b)
         return float((first - second).norm() / first.norm())

@@ -197,3 +197,12 @@ def test_ragged_lengths_sum_to_the_total(bags: int, total: int) -> None:
 
 def test_sorted_ids_are_distinct() -> None:
     assert bool((generators.sorted_ids(5000).diff() > 0).all())
+
+
+@pytest.mark.nvidia
+@pytest.mark.parametrize("name", NAMES)
+def test_the_reference_runs_on_a_gpu_at_the_published_sizes(name: str) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("needs an NVIDIA GPU")
+    made = load_instance(load_problem(f"ranking/{name}"), "cuda", check=False)
+    assert all(made.check_reference(workload) for workload in made.workloads)
