@@ -17,7 +17,7 @@ from kernelevolve.errors import InvalidProblem
 from kernelevolve.operators.operator import ProposalContext
 from kernelevolve.operators.synthesis.emit import EMITTERS, Emitted, Facts
 from kernelevolve.operators.synthesis.emit.emitter import Inexpressible
-from kernelevolve.operators.synthesis.emit.shell import Interface, candidate_source
+from kernelevolve.operators.synthesis.emit.shell import LARGEST_CONSTANT, Interface, candidate_source
 from kernelevolve.operators.synthesis.fuse import schedule
 from kernelevolve.operators.synthesis.lower import NotLowered, lower
 from kernelevolve.operators.synthesis.plan import Plan, Planner, read_choices
@@ -25,7 +25,7 @@ from kernelevolve.operators.synthesis.rewrite import rewritten
 from kernelevolve.problems import Problem, Role, Workload
 from kernelevolve.problems.capture import Captured, capture
 from kernelevolve.problems.instance import Instance, load_instance
-from kernelevolve.problems.outputs import flatten_outputs
+from kernelevolve.problems.outputs import flatten_outputs, named_leaves
 from kernelevolve.targets import TARGETS
 
 LANGUAGE_OF = {"cpu": "cpp", "nvidia": "triton"}
@@ -66,10 +66,23 @@ def subject_of(problem: Problem, target: str) -> Subject | None:
 def _capture(instance: Instance) -> Subject:
     workloads = instance.workloads
     first = next(w for w in workloads if w.role is Role.SEARCH)
-    captured = capture(instance, first, varying=[w for w in workloads if w is not first])
+    alike = [w for w in workloads if w.dtype == first.dtype]
+    others = [w for w in alike if w.axes != first.axes]
+    try:
+        captured = capture(instance, first, varying=others)
+    except InvalidProblem:
+        if not others:
+            raise
+        # Some references can be captured for one set of sizes only.
+        captured = capture(instance, first)
+    if any(t.numel() * t.element_size() > LARGEST_CONSTANT for t in captured.constants.values()):
+        raise InvalidProblem(
+            "the reference holds large tensors outside its state dict", fix="register them as buffers",
+            path=instance.problem.path or instance.problem.name,
+        )  # fmt: skip
     inputs = instance.make_inputs(first, 0)
-    search = [w for w in workloads if w.role is Role.SEARCH]
-    known = [w for w in workloads if w.role is not Role.STRESS]
+    search = [w for w in alike if w.role is Role.SEARCH]
+    known = [w for w in alike if w.role is not Role.STRESS]
     return Subject(
         captured, _interface(instance, captured, inputs), _constant_sizes(instance, captured, known),
         _constant_sizes(instance, captured, search),
@@ -97,7 +110,7 @@ def _interface(instance: Instance, captured: Captured, inputs: tuple[Any, ...]) 
     texts = [p.name if p.default is p.empty else f"{p.name}={p.default!r}" for p in parameters if p.name in names]
     texts += [f"*{spread}"] if spread else []
     roots = [names[i] if i < len(names) else f"{spread}[{i - len(names)}]" for i in range(len(inputs))]
-    leaves = flatten_outputs(inputs)
+    leaves = named_leaves(inputs)
     expressions = {path: _reach(path, roots, inputs) for path, _ in leaves}
     plain = tuple((expressions[path], leaf) for path, leaf in leaves if not isinstance(leaf, torch.Tensor))
     return Interface(
@@ -171,9 +184,7 @@ def _candidate(source: str, language: str, plan: Plan) -> tuple[Candidate, Plan]
 def _apart(plan: Plan) -> dict[str, str]:
     """The choices of a plan with nothing fused that is heavy, and products left to the library."""
     cautious = {"fuse": "separate", "product": "library"}
-    return {
-        d.name: cautious[d.kind] if cautious.get(d.kind) in d.options else d.choice for d in plan.decisions
-    }
+    return {d.name: cautious[d.kind] if cautious.get(d.kind) in d.options else d.choice for d in plan.decisions}
 
 
 def new_candidate(context: ProposalContext, tries: Sequence[Mapping[str, str]], explore: float) -> Candidate | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from kernelevolve.operators.synthesis.emit.cpp.function import Function
+from kernelevolve.operators.synthesis.emit.cpp.products import product_function
 from kernelevolve.operators.synthesis.emit.cpp.rows import row_function
 from kernelevolve.operators.synthesis.emit.emitter import Emitted, Facts, Traits
 from kernelevolve.operators.synthesis.kernels import LoopKernel, Schedule
@@ -13,6 +15,7 @@ from kernelevolve.operators.synthesis.plan import Planner
 _HEAD = """\
 #include "ke_math.h"
 #include "ke_kernel.h"
+#include "ke_product.h"
 
 #include <algorithm>
 #include <limits>
@@ -38,7 +41,7 @@ class CppEmitter:
         """One C++ source with all kernels."""
         if not schedule.kernels:
             return Emitted((), "", {})
-        functions = [_function(kernel, planner, facts) for kernel in schedule.kernels]
+        functions = [_function(kernel) for kernel in schedule.kernels]
         source = "\n\n".join([_HEAD.rstrip(), *(f.finish() for f in functions)])
         tunables = _tunables(source, facts)
         flags = ", ".join(f'f"-D{name}={{CONFIG[{name!r}]}}"' for name in tunables)
@@ -53,8 +56,8 @@ class CppEmitter:
         )  # fmt: skip
 
 
-def _function(kernel: LoopKernel, planner: Planner, facts: Facts) -> Function:
-    return row_function(kernel)
+def _function(kernel: LoopKernel) -> Function:
+    return product_function(kernel) if kernel.has_product else row_function(kernel)
 
 
 def _launch(function: Function) -> str:
@@ -72,8 +75,13 @@ def _tunables(source: str, facts: Facts) -> Mapping[str, str]:
         "LANES": f"Choice({lanes}, {2 * lanes}, {4 * lanes}, {8 * lanes}, default={4 * lanes})",
         "CHUNK": "PowerOfTwo(512, 65536, 8192)",
         "ROWS_PER_TASK": "PowerOfTwo(1, 64, 8)",
+        "ROWS": "Choice(16, 32, 64, 96, 128, 192, 256, default=128)",
+        "MR": "Choice(4, 6, 8, 12, default=8)",
+        "NV": "Choice(1, 2, 3, 4, default=3)",
+        "KC": "Choice(128, 256, 512, 1024, default=256)",
+        "PANELS": "Choice(1, 2, 4, 8, default=2)",
     }
-    return {name: text for name, text in known.items() if name in source}
+    return {name: text for name, text in known.items() if re.search(rf"\b{name}\b", source)}
 
 
 EMITTER = CppEmitter()

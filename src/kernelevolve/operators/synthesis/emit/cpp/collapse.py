@@ -7,16 +7,15 @@ from dataclasses import replace
 
 from kernelevolve.operators.synthesis.expr import Expr, IndexValue, Load, Search, TableValue, walk
 from kernelevolve.operators.synthesis.index import Index, Var, flatten
-from kernelevolve.operators.synthesis.kernels import Accumulate, Assign, LoopKernel, Pass
+from kernelevolve.operators.synthesis.kernels import Accumulate, Assign, LoopKernel, Pass, ProductPass, targets_of
 
 
 def collapsed_rows(kernel: LoopKernel) -> LoopKernel:
     """The kernel with neighbouring row axes merged where every index allows it."""
-    if kernel.has_product:
+    rows, mapping = _merged(kernel.rows, [i for p in kernel.passes for i in _offsets(p)])
+    if not mapping:
         return kernel
-    passes = tuple(p for p in kernel.passes if isinstance(p, Pass))
-    rows, mapping = _merged(kernel.rows, [i for p in passes for i in _offsets(p)])
-    return replace(kernel, rows=rows, passes=tuple(_substituted(p, mapping) for p in passes)) if mapping else kernel
+    return replace(kernel, rows=rows, passes=tuple(_substituted(p, mapping, rows) for p in kernel.passes))
 
 
 def collapsed_pass(step: Pass) -> Pass:
@@ -33,7 +32,9 @@ def collapsed_pass(step: Pass) -> Pass:
     if not mapping:
         return step
     kept = tuple(v for v in step.reduced if v in fixed)
-    return replace(_substituted(step, mapping), axes=axes, reduced=(*kept, *reduced))
+    merged = _substituted(step, mapping)
+    assert isinstance(merged, Pass)
+    return replace(merged, axes=axes, reduced=(*kept, *reduced))
 
 
 def _merged(axes: Sequence[Var], offsets: Sequence[Index]) -> tuple[tuple[Var, ...], dict[Var, Index]]:
@@ -68,12 +69,14 @@ def _put(offset: Index, outer: Var, inner: Var, whole: Var) -> Index:
     return offset.substitute({outer: Index(), inner: Index()}) + Index.of(whole) * low
 
 
-def _offsets(step: Pass) -> list[Index]:
+def _offsets(step: Pass | ProductPass) -> list[Index]:
     """Every place where a loop variable matters: offsets in memory and positions used as values."""
     found: list[Index] = []
-    values: list[Expr] = [*(a.value for a in step.assigns), *(a.value for a in step.accumulates)]
-    if step.segment is not None:
-        values += [step.segment.begin, step.segment.end]
+    values: list[Expr] = [step.left, step.right] if isinstance(step, ProductPass) else []
+    if isinstance(step, Pass):
+        values = [*(a.value for a in step.assigns), *(a.value for a in step.accumulates)]
+        if step.segment is not None:
+            values += [step.segment.begin, step.segment.end]
     for value in values:
         for e in walk(value):
             if isinstance(e, Load):
@@ -82,12 +85,19 @@ def _offsets(step: Pass) -> list[Index]:
                 found += [flatten((*e.row, Index()), e.sorted.shape), e.length]
             elif isinstance(e, (IndexValue, TableValue)):
                 found.append(e.index)
-    targets = [a.target for a in step.assigns] + [t for a in step.accumulates for t in a.targets]
-    found += [flatten(t.index, t.buffer.shape) for t in targets]
+    found += [flatten(t.index, t.buffer.shape) for t in targets_of(step)]
     return found
 
 
-def _substituted(step: Pass, mapping: Mapping[Var, Index]) -> Pass:
+def _substituted(
+    step: Pass | ProductPass, mapping: Mapping[Var, Index], rows: Sequence[Var] = ()
+) -> Pass | ProductPass:
+    if isinstance(step, ProductPass):
+        right = step.right.substitute(mapping)
+        return replace(
+            step, left=step.left.substitute(mapping), right=right, target=step.target.substitute(mapping),
+            shared=tuple(r for r in rows if r not in right.variables),
+        )  # fmt: skip
     segment = step.segment
     if segment is not None:
         segment = replace(segment, begin=segment.begin.substitute(mapping), end=segment.end.substitute(mapping))
