@@ -18,7 +18,7 @@ class SuiteLoader:
 
     def load(self, name: str) -> Problem:
         suite, _, member = name.partition("/")
-        return read_file(problem_path(suite, member.removesuffix(".py").replace("-", "_")))
+        return read_file(problem_path(suite, member.replace("-", "_")))
 
 
 LOADER = SuiteLoader()
