@@ -219,7 +219,7 @@ def _sentences(finding: WorkloadFinding) -> Iterator[str]:
     for output in finding.outputs:
         if output.moves and output.wrong:
             yield f"{where} output {output.output} cannot be told from {_listed(output.wrong)}"
-        if output.coarse:
+        if output.moves and output.coarse:
             yield f"{where} output {output.output} cannot be told from {_listed(output.coarse)}"
     for path in finding.idle_inputs:
         yield f"{where} input {path} does not change the result"
