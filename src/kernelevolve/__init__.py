@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kernelevolve.problems.loaders import load_problem
     from kernelevolve.run import BestKernel, Run, RunSummary
     from kernelevolve.session import optimize, resume, verify
+    from kernelevolve.workspace import open_run
 
 __version__ = "0.1.0"
 
@@ -30,6 +31,7 @@ _HOME = {
     "BestKernel": "kernelevolve.run",
     "Run": "kernelevolve.run",
     "RunSummary": "kernelevolve.run",
+    "open_run": "kernelevolve.workspace",
     "optimize": "kernelevolve.session",
     "resume": "kernelevolve.session",
     "verify": "kernelevolve.session",
@@ -45,6 +47,7 @@ __all__ = [
     "TolerancePolicy",
     "Workload",
     "load_problem",
+    "open_run",
     "optimize",
     "resume",
     "verify",

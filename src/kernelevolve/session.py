@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from kernelevolve.candidates.structure import materialise, split_config
 from kernelevolve.errors import InvalidCandidate, InvalidRequest, MissingTarget
 from kernelevolve.judge.protocol import Judge
 from kernelevolve.judge.verdict import Effort, Verdict
-from kernelevolve.languages import LANGUAGES
+from kernelevolve.languages import detect
 from kernelevolve.operators import OPERATORS
 from kernelevolve.problems import Problem
 from kernelevolve.problems.loaders import from_module, load_problem
@@ -24,12 +23,11 @@ from kernelevolve.search.policies import POLICIES
 from kernelevolve.search.settings import SearchSettings, default_policy
 from kernelevolve.store import RunRecord, Store
 from kernelevolve.targets import Target, resolve
+from kernelevolve.workspace import existing_store, open_run, open_store
 
 if TYPE_CHECKING:
     from torch import nn
 
-DATABASE_VARIABLE = "KERNELEVOLVE_DATABASE_URL"
-"""Environment variable with a SQLAlchemy URL, for a workspace whose records are not in its own SQLite file."""
 _WORKERS = 3
 """Candidates in work at once where compiling does not disturb timing: one is timed, the next are built."""
 
@@ -92,12 +90,12 @@ def resume(
 ) -> Run:
     """Continue a run that was interrupted or killed, or one that ended, with a larger budget.
 
-    ``run`` is its identifier or an unambiguous beginning or end of it. The limits, if given, replace the run's and
+    ``run`` is as for ``open_run``. The limits, if given, replace the run's and
     count what it has spent already. Nothing that was judged is judged again. Raises InvalidRequest if there is no such
     run, MissingTarget if this machine lacks its target or has another device than the run began on.
     """
-    store = open_store(out)
-    record = store.find_run(run)
+    store = existing_store(out)
+    record = open_run(run, out=out).record
     settings = SearchSettings.model_validate(record.settings)
     limits = settings.budget
     budget = _budget(
@@ -143,11 +141,6 @@ def verify(
         judge.close()
 
 
-def open_store(out: Path | str) -> Store:
-    """The store of a workspace, in its own SQLite file or where ``KERNELEVOLVE_DATABASE_URL`` says."""
-    return Store(out, os.environ.get(DATABASE_VARIABLE) or None)
-
-
 def open_judge(problem: Problem, target: Target, store: Store) -> Judge:
     """A judge of one problem on this machine."""
     from kernelevolve.judge.local import LocalJudge
@@ -166,13 +159,7 @@ def read_candidate(path: Path) -> Candidate:
         source, config = split_config(text)
     except InvalidCandidate as error:
         raise InvalidCandidate(error.problem, path=path, line=error.line, fix=error.fix) from None
-    matching = [name for name in LANGUAGES if LANGUAGES.get(name).matches(source)]
-    if not matching:
-        raise InvalidCandidate(
-            "the candidate is written in none of the known languages", path=path,
-            fix=f"use one of: {', '.join(LANGUAGES)}",
-        )  # fmt: skip
-    return Candidate(source=source, language=matching[0], config=config)
+    return Candidate(source=source, language=detect(source), config=config)
 
 
 def _search(

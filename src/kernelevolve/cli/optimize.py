@@ -69,11 +69,8 @@ def optimize(
     view: View | None = None if quiet else live_view(console(stderr=True))
     listeners = () if view is None else (view,)
     if resume is not None:
-        from kernelevolve.cli.workspace import find_run
-
-        name = find_run(resume, out).id
         with view or nullcontext():
-            run = session.resume(name, out=out, evaluations=evaluations, minutes=minutes, listeners=listeners)
+            run = session.resume(resume, out=out, evaluations=evaluations, minutes=minutes, listeners=listeners)
     else:
         assert problem is not None
         text = load_problem(problem, overrides=overrides, scale=scale)

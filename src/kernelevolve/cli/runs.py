@@ -9,7 +9,7 @@ def list_runs(out: OutOption = DEFAULT_OUT, as_json: JsonOption = False) -> None
     """List the runs, newest first."""
     from rich.table import Table
 
-    from kernelevolve.cli.workspace import existing_store
+    from kernelevolve.workspace import existing_store
 
     records = existing_store(out).runs()
     if as_json:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kernelevolve.cli.terminal import DEFAULT_OUT, JsonOption, OutOption, console, print_json
-from kernelevolve.cli.workspace import RUN_HELP, find_run
 from kernelevolve.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def show(
-    run: Annotated[str, typer.Argument(metavar="RUN", help=RUN_HELP)] = "last",
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Its identifier, an unambiguous beginning of it, or 'last'.")] = "last",
     node: Annotated[int | None, typer.Option(help="Show one node: the judge's words and the source.")] = None,
     out: OutOption = DEFAULT_OUT,
     as_json: JsonOption = False,
@@ -24,8 +23,9 @@ def show(
     from kernelevolve.report.contents import collect
     from kernelevolve.report.outline import print_node, print_outline
     from kernelevolve.report.summary import print_summary
+    from kernelevolve.workspace import open_run
 
-    found = find_run(run, out)
+    found = open_run(run, out=out)
     contents = collect(found)
     if node is not None:
         if node not in contents.by_id:
