@@ -1,6 +1,7 @@
 """Coordinate descent: one tunable, one step at a time, from the best configuration so far.
 
-The simplest tuner, and with a well-chosen start hard to beat within 20 timings.
+The simplest tuner, and with a well-chosen start hard to beat within 20 timings; it is what PyTorch's inductor does from
+its default configuration.
 """
 
 from __future__ import annotations
@@ -9,46 +10,43 @@ import random
 from collections.abc import Sequence
 
 from kernelevolve.candidates import Config, TunableSpace
-from kernelevolve.tuning.records import Records, key_of
+from kernelevolve.tuning.records import Records
+from kernelevolve.tuning.tuner import SeedsFirst
 
 
-class Coordinate:
-    """Seeds first, then the neighbours of the best; a step that helps is repeated in the same direction."""
+class Descent:
+    """The neighbours of the best configuration; a step that helped is tried again in the same tunable first."""
 
-    def __init__(self, space: TunableSpace, seeds: Sequence[Config], rng: random.Random) -> None:
+    def __init__(self, space: TunableSpace, rng: random.Random) -> None:
         self._space = space
         self._rng = rng
-        self._records = Records()
-        self._queue = list({key_of(s): s for s in seeds}.values()) or [space.default]
         self._center: Config | None = None
+        self._near: list[Config] = []
 
-    def ask(self) -> Config | None:
-        while self._queue:
-            config = self._queue.pop(0)
-            if config not in self._records:
-                return config
-        best = self._records.best
-        if best is None or best == self._center:
+    def next(self, records: Records) -> Config | None:
+        """A neighbour that was not timed; None if the best configuration has no such neighbour (or none works)."""
+        best = records.best
+        if best is None:
             return None
-        near = [c for c in self._space.neighbors(best) if c not in self._records]
-        self._rng.shuffle(near)
-        if self._center is not None:
-            near.sort(key=lambda c: not self._continues(self._center or {}, best, c))
-        self._center = best
-        self._queue = near
-        return self.ask()
+        if best != self._center:
+            near = self._space.neighbors(best)
+            self._rng.shuffle(near)
+            moved = {name for name in best if self._center is not None and self._center[name] != best[name]}
+            near.sort(key=lambda config: all(config[name] == best[name] for name in moved))
+            self._center, self._near = best, near
+        return next((config for config in self._near if config not in records), None)
 
-    @staticmethod
-    def _continues(before: Config, now: Config, after: Config) -> bool:
-        """True if the tunable that moved last moves again."""
-        moved = {name for name in now if before.get(name) != now[name]}
-        return any(now[name] != after[name] for name in moved)
 
-    def tell(self, config: Config, seconds: float) -> None:
-        better = seconds < self._records.best_seconds
-        self._records.add(config, seconds)
-        if better and self._center is not None and config != self._center:
-            self._queue = []  # Go on from here at once, not after the old centre's other neighbours.
+class Coordinate(SeedsFirst):
+    """Descent; at the bottom random configurations, until one of them is better and a new descent begins there."""
+
+    def __init__(self, space: TunableSpace, seeds: Sequence[Config], rng: random.Random) -> None:
+        super().__init__(space, seeds, rng)
+        self._descent = Descent(space, rng)
+
+    def _next(self) -> Config | None:
+        near = self._descent.next(self._records)
+        return near if near is not None else self._records.draw_new(self._space, self._rng)
 
 
 TUNER = Coordinate

@@ -1,4 +1,4 @@
-"""Exhaustive: every allowed configuration, seeds first. For spaces below about 200 points."""
+"""Exhaustive: every allowed configuration, in a random order. For spaces below about 200 points."""
 
 from __future__ import annotations
 
@@ -6,27 +6,21 @@ import random
 from collections.abc import Sequence
 
 from kernelevolve.candidates import Config, TunableSpace
-from kernelevolve.tuning.records import Records, key_of
+from kernelevolve.tuning.tuner import SeedsFirst
 
 
-class Exhaustive:
-    """Ends when everything was timed."""
+class Exhaustive(SeedsFirst):
+    """Ends when everything was timed; cut short, it is a random search that never draws in vain."""
 
     def __init__(self, space: TunableSpace, seeds: Sequence[Config], rng: random.Random) -> None:
-        rest = list(space.points())
-        rng.shuffle(rest)
-        self._queue = list({key_of(c): c for c in [*seeds, *rest]}.values())
-        self._records = Records()
+        super().__init__(space, seeds, rng)
+        self._points = list(space.points())
+        rng.shuffle(self._points)
 
-    def ask(self) -> Config | None:
-        while self._queue:
-            config = self._queue.pop(0)
-            if config not in self._records:
-                return config
-        return None
-
-    def tell(self, config: Config, seconds: float) -> None:
-        self._records.add(config, seconds)
+    def _next(self) -> Config | None:
+        while self._points and self._points[-1] in self._records:
+            self._points.pop()
+        return self._points[-1] if self._points else None
 
 
 TUNER = Exhaustive

@@ -1,7 +1,6 @@
 """Hybrid, the default: informed seeds, coordinate descent to 15 timings, then random-forest LFBO on all records.
 
-One code path for a quick search (stop after 10 to 20 timings) and a full one (go on to 50 or 100). Without informed seeds
-coordinate descent has nothing to start from, and LFBO works alone.
+One code path for a quick search (stop after 10 to 20 timings) and a full one (go on to 50 or 100).
 """
 
 from __future__ import annotations
@@ -10,32 +9,30 @@ import random
 from collections.abc import Sequence
 
 from kernelevolve.candidates import Config, TunableSpace
-from kernelevolve.tuning.coordinate import Coordinate
-from kernelevolve.tuning.lfbo import Lfbo
+from kernelevolve.tuning.coordinate import Descent
+from kernelevolve.tuning.lfbo import Forest
+from kernelevolve.tuning.tuner import SeedsFirst
 
 _DESCENT = 15
 
 
-class Hybrid:
-    """Both methods hear of every time, so that either can go on where the other stopped."""
+class Hybrid(SeedsFirst):
+    """Both methods look at the same records, so that one goes on where the other stopped.
+
+    Without a seed there is nothing worth descending from, and the forest works alone.
+    """
 
     def __init__(self, space: TunableSpace, seeds: Sequence[Config], rng: random.Random) -> None:
-        self._descent = Coordinate(space, seeds, rng) if seeds else None
-        self._model = Lfbo(space, (), rng)
-        self._told = 0
+        super().__init__(space, seeds, rng)
+        self._descent = Descent(space, rng)
+        self._forest = Forest(space, rng)
 
-    def ask(self) -> Config | None:
-        if self._descent is not None and self._told < _DESCENT:
-            config = self._descent.ask()
-            if config is not None:
-                return config
-        return self._model.ask()
-
-    def tell(self, config: Config, seconds: float) -> None:
-        self._told += 1
-        if self._descent is not None:
-            self._descent.tell(config, seconds)
-        self._model.tell(config, seconds)
+    def _next(self) -> Config | None:
+        if self._seeds and len(self._records) < _DESCENT:
+            near = self._descent.next(self._records)
+            if near is not None:
+                return near
+        return self._forest.next(self._records)
 
 
 TUNER = Hybrid

@@ -1,7 +1,6 @@
 """Likelihood-free Bayesian optimisation with a random forest (Song et al. 2022; the form used by Helion's tuner).
 
 A classifier learns which configurations belong to the best tenth; the next one is that which it thinks most likely to.
-On twelve real brute-forced GPU spaces it led Gaussian processes, genetic search and TPE from 30 timings on.
 """
 
 from __future__ import annotations
@@ -12,65 +11,71 @@ from collections.abc import Sequence
 
 from kernelevolve.candidates import Config, TunableSpace
 from kernelevolve.tuning.records import Records, key_of
+from kernelevolve.tuning.tuner import SeedsFirst
 
 _INITIAL = 10
-_POOL = 400
 _GOOD_SHARE = 0.1
+_TREES = 20
+_POOL = 500
+_CENTERS = 5
 
 
-class Lfbo:
+class Forest:
+    """The classifier's favourite among random configurations and the neighbours of the best ones."""
+
+    def __init__(self, space: TunableSpace, rng: random.Random) -> None:
+        self._space = space
+        self._rng = rng
+        self._all = list(space.points()) if space.at_most(2 * _POOL) else None
+
+    def next(self, records: Records) -> Config | None:
+        """A configuration that was not timed; a random one while there is nothing to learn from; None at the end."""
+        if len(records) < _INITIAL or records.best is None:
+            return records.draw_new(self._space, self._rng)
+        pool = self._pool(records)
+        if not pool:
+            return records.draw_new(self._space, self._rng)
+        chances = self._chances(records, pool)
+        top = max(chances)
+        return self._rng.choice([config for config, chance in zip(pool, chances, strict=True) if chance == top])
+
+    def _pool(self, records: Records) -> list[Config]:
+        if self._all is not None:
+            return [config for config in self._all if config not in records]
+        found = [self._space.random(self._rng) for _ in range(_POOL)]
+        best = sorted(records.configs, key=lambda config: records.seconds[key_of(config)])[:_CENTERS]
+        found += [near for center in best for near in self._space.neighbors(center)]
+        return [config for config in {key_of(c): c for c in found}.values() if config not in records]
+
+    def _chances(self, records: Records, pool: Sequence[Config]) -> list[float]:
+        """How likely each of the pool is to belong to the best tenth."""
+        from sklearn.ensemble import RandomForestClassifier  # takes a second to import, so not before it is needed
+
+        seconds = [records.seconds[key_of(config)] for config in records.configs]
+        working = sorted(filter(math.isfinite, seconds))
+        threshold = working[: max(2, math.ceil(_GOOD_SHARE * len(seconds)))][-1]
+        good = [value <= threshold for value in seconds]
+        # Among the good ones the better weigh more: the expected-improvement weighting of the method.
+        spread = max(threshold - records.best_seconds, 1e-3 * records.best_seconds)
+        weights = [1.0 + (threshold - value) / spread if ok else 1.0 for value, ok in zip(seconds, good, strict=True)]
+        forest = RandomForestClassifier(
+            n_estimators=_TREES, class_weight="balanced", random_state=self._rng.getrandbits(31), n_jobs=1
+        )
+        forest.fit([self._space.encode(config) for config in records.configs], good, sample_weight=weights)
+        if len(forest.classes_) < 2:
+            return [0.0] * len(pool)
+        return [float(row[1]) for row in forest.predict_proba([self._space.encode(config) for config in pool])]
+
+
+class Lfbo(SeedsFirst):
     """Random configurations until there is something to learn from, then the classifier's favourites."""
 
     def __init__(self, space: TunableSpace, seeds: Sequence[Config], rng: random.Random) -> None:
-        self._space = space
-        self._rng = rng
-        self._records = Records()
-        self._queue = list({key_of(s): s for s in seeds}.values())
+        super().__init__(space, seeds, rng)
+        self._forest = Forest(space, rng)
 
-    def ask(self) -> Config | None:
-        while self._queue:
-            config = self._queue.pop(0)
-            if config not in self._records:
-                return config
-        pool = self._pool()
-        if not pool:
-            return None
-        if len(self._records) < _INITIAL or not math.isfinite(self._records.best_seconds):
-            return self._rng.choice(pool)
-        return self._favourite(pool)
-
-    def tell(self, config: Config, seconds: float) -> None:
-        self._records.add(config, seconds)
-
-    def _pool(self) -> list[Config]:
-        """Configurations not yet timed: neighbours of the best ones, and random ones."""
-        if self._space.size() <= 2 * _POOL:
-            return [c for c in self._space.points() if c not in self._records]
-        found = {key_of(c): c for c in (self._space.random(self._rng) for _ in range(_POOL))}
-        best = sorted(self._records.configs, key=lambda c: self._records.seconds[key_of(c)])[:5]
-        found |= {key_of(c): c for b in best for c in self._space.neighbors(b)}
-        return [c for c in found.values() if c not in self._records]
-
-    def _favourite(self, pool: list[Config]) -> Config:
-        from sklearn.ensemble import RandomForestClassifier
-
-        configs = self._records.configs
-        seconds = [self._records.seconds[key_of(c)] for c in configs]
-        good = max(2, math.ceil(_GOOD_SHARE * len(configs)))
-        threshold = sorted(seconds)[good - 1]
-        labels = [s <= threshold for s in seconds]
-        if all(labels):
-            return self._rng.choice(pool)
-        # Among the good ones the better weigh more: the expected-improvement weighting of the method.
-        spread = max(threshold - self._records.best_seconds, 1e-12)
-        weights = [1.0 + (threshold - s) / spread if label else 1.0 for s, label in zip(seconds, labels, strict=True)]
-        forest = RandomForestClassifier(
-            n_estimators=60, min_samples_leaf=1, class_weight="balanced", random_state=self._rng.getrandbits(31), n_jobs=1
-        )
-        forest.fit([self._space.encode(c) for c in configs], labels, sample_weight=weights)
-        chances = forest.predict_proba([self._space.encode(c) for c in pool])[:, 1]
-        top = max(chances)
-        return self._rng.choice([c for c, chance in zip(pool, chances, strict=True) if chance >= top - 1e-9])
+    def _next(self) -> Config | None:
+        return self._forest.next(self._records)
 
 
 TUNER = Lfbo

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kernelevolve.candidates import Config, TunableSpace
+from kernelevolve.candidates import Bool, Config, TunableSpace
 from kernelevolve.candidates.space import Value
 from kernelevolve.tuning import TUNERS
 from kernelevolve.tuning.records import Records, key_of
@@ -18,14 +18,16 @@ EXHAUSTIVE_BELOW = 200
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """How much one tunable matters."""
+    """How much one tunable matters: a line of the digest that operators and people read."""
 
     name: str
     ratio: float
     """Best time at its worst setting over best time at its best setting; 1 if it does not matter."""
     best: Value
     at_edge: bool
-    """True if the best setting is the first or last allowed one: a wider range might be better still."""
+    """True if the best setting is the first or last of a range: a wider one might be better still."""
+    failing: tuple[Value, ...] = ()
+    """Settings with which nothing worked that was tried (too much shared memory, say)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +61,14 @@ def tune(
 ) -> TuningReport:
     """Time configurations until ``limit`` were timed in all, nothing is left, or ``expired`` says so.
 
-    ``start`` is tried first, then ``seeds`` and the seeds of the space (each projected into it). ``evaluate`` gives
-    seconds per call, infinite for a failure. ``earlier`` are timings of the same program: they are not repeated, and
-    the search goes on from them. ``method`` names a tuner; the hybrid, or everything if the space is small and the limit
-    allows it.
+    ``start`` is tried first, then ``seeds`` (both projected into the space), its default and its own seeds.
+    ``evaluate`` gives seconds per call, infinite for a failure. ``earlier`` are timings of the same program: they are
+    not repeated, and the search goes on from them. ``method`` names a tuner; if it is None, everything is timed where
+    the space is small and the limit allows it, and the hybrid searches elsewhere.
     """
     if method is None:
-        method = "exhaustive" if space.size() <= min(limit, EXHAUSTIVE_BELOW) else "hybrid"
-    wanted = [start, *seeds, space.default, *({**space.default, **seed} for seed in space.seeds)]
-    first = list({key_of(c): c for c in map(space.project, wanted)}.values())
+        method = "exhaustive" if space.at_most(min(limit, EXHAUSTIVE_BELOW)) else "hybrid"
+    first = [space.project(start), *map(space.project, seeds), *space.starts()]
     tuner: Tuner = TUNERS.get(method)(space, first, rng)
     records, trials = Records(), list(earlier)
     for config, seconds in earlier:
@@ -87,17 +88,19 @@ def tune(
 
 
 def sensitivities(space: TunableSpace, records: Records) -> tuple[Sensitivity, ...]:
-    """For every tunable that was moved: the best time seen at each of its settings, compared."""
+    """For every tunable that was moved: the best time seen at each of its settings, compared. Most sensitive first."""
     found = []
     for name, tunable in space.tunables.items():
         by_value: dict[Value, float] = {}
         for config in records.configs:
             seconds = records.seconds[key_of(config)]
             by_value[config[name]] = min(seconds, by_value.get(config[name], math.inf))
-        finite = {value: s for value, s in by_value.items() if math.isfinite(s)}
-        if len(finite) < 2:
+        working = {value: seconds for value, seconds in by_value.items() if math.isfinite(seconds)}
+        if len(working) < 2:
             continue
-        best = min(finite, key=lambda v: finite[v])
-        values = list(tunable.values())
-        found.append(Sensitivity(name, max(finite.values()) / finite[best], best, best in (values[0], values[-1])))
+        best = min(working, key=lambda value: working[value])
+        values = tunable.values()
+        ends = tunable.ordered and not isinstance(tunable, Bool) and best in (values[0], values[-1])
+        failing = tuple(value for value in values if by_value.get(value, 0.0) == math.inf)
+        found.append(Sensitivity(name, max(working.values()) / working[best], best, ends, failing))
     return tuple(sorted(found, key=lambda s: -s.ratio))

@@ -1,15 +1,18 @@
-"""Records of a numeric search: what was timed, what is best, and what is not to be timed again."""
+"""Records of a numeric search: what was timed, what is best, and what has not been timed yet."""
 
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from kernelevolve.candidates import Config
+from kernelevolve.candidates import Config, TunableSpace
 from kernelevolve.candidates.space import Value
 
 Key: TypeAlias = tuple[tuple[str, Value], ...]
+
+_DRAWS = 100
 
 
 def key_of(config: Mapping[str, Value]) -> Key:
@@ -40,3 +43,12 @@ class Records:
 
     def __len__(self) -> int:
         return len(self.seconds)
+
+    def draw_new(self, space: TunableSpace, rng: random.Random) -> Config | None:
+        """A random configuration that was not timed; None if there is none."""
+        for _ in range(_DRAWS):
+            config = space.random(rng)
+            if config not in self:
+                return config
+        # Nearly everything was timed, or the space is so tight that draws repeat themselves.
+        return next((config for config in space.points() if config not in self), None)
