@@ -18,6 +18,7 @@ from kernelevolve.judge.verdict import VerdictKind
 from kernelevolve.search.graph import SearchGraph
 from kernelevolve.search.node import Node
 from kernelevolve.search.policy import Expansion, Policy
+from kernelevolve.tuning.replay import RecordedSpace
 
 Program: TypeAlias = tuple[int, ...]
 
@@ -71,6 +72,20 @@ class Landscape:
         """Every decision from one of two."""
         new = [program for program in set(product(*map(set, zip(a, b, strict=True)))) if program not in tried]
         return rng.choice(sorted(new)) if new else None
+
+
+class RecordedLandscape(Landscape):
+    """The same over a recorded numeric space: real times, and what is not allowed does not build."""
+
+    def __init__(self, recorded: RecordedSpace) -> None:
+        self._values = [tunable.values() for tunable in recorded.space.tunables.values()]
+        self.sizes = tuple(map(len, self._values))
+        self._seconds = {tuple(config.values()): seconds for config, seconds in recorded.table()}
+        self._baseline = self._seconds[tuple(recorded.space.default.values())]
+
+    def fitness(self, program: Program) -> float:
+        config = tuple(values[option] for values, option in zip(self._values, program, strict=True))
+        return math.log(self._baseline / self._seconds[config]) if config in self._seconds else -math.inf
 
 
 @dataclass

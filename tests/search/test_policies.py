@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from pathlib import Path
 from statistics import mean
 
 import pytest
-from landscape import Landscape, Replay
+from landscape import Landscape, RecordedLandscape, Replay
 
 from kernelevolve.errors import InvalidRequest
 from kernelevolve.judge.verdict import VerdictKind
@@ -16,8 +17,10 @@ from kernelevolve.search.graph import SearchGraph
 from kernelevolve.search.node import Node
 from kernelevolve.search.policies import POLICIES
 from kernelevolve.search.policy import Expansion, Policy
+from kernelevolve.tuning.replay import RecordedSpace
 
 ALL = POLICIES.names()
+DATA = Path(__file__).parent.parent / "data"
 TREE = [name for name in ALL if name != "best-of-n"]
 
 
@@ -110,6 +113,18 @@ def test_a_policy_beats_independent_drafts_on_average(name: str) -> None:
             control = best(Replay(landscape, make("best-of-n"), seed).run(60))
             gains.append(best(Replay(landscape, make(name), seed).run(60)) - control)
     assert mean(gains) > 0.05, f"{name} gains {mean(gains):.3f} in log time over best of n"
+
+
+@pytest.mark.parametrize("name", TREE)
+def test_a_policy_beats_independent_drafts_on_recorded_times(name: str) -> None:
+    gains = []
+    for path in sorted(DATA.glob("space_*.json")):
+        landscape = RecordedLandscape(RecordedSpace.load(path))
+        for seed in range(10):
+            control = best(Replay(landscape, make("best-of-n"), seed).run(60))
+            gains.append(best(Replay(landscape, make(name), seed).run(60)) - control)
+    assert len(gains) == 20
+    assert mean(gains) > 0.01, f"{name} gains {mean(gains):.3f} in log time over best of n"
 
 
 @pytest.mark.parametrize("name", TREE)
