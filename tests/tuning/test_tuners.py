@@ -182,3 +182,9 @@ def test_a_recorded_space_survives_its_file(tmp_path: Path) -> None:
 def test_an_incomplete_recording_is_refused(seconds: tuple[float, ...], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         RecordedSpace("x", "", TunableSpace({"A": Bool()}), seconds)
+
+
+@pytest.mark.parametrize("name", ["random-search", "coordinate", "hybrid"])
+def test_a_vast_space_with_few_allowed_points_does_not_hang(name: str) -> None:
+    space = TunableSpace({n: Int(0, 4000) for n in "ABCD"}, ["A == B", "B == C", "C == D", "D <= 2"])
+    assert 1 <= len(run(name, 9, 0, space)) <= 3

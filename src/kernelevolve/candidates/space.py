@@ -20,7 +20,7 @@ Config: TypeAlias = dict[str, Value]
 
 _RANDOM_DRAWS = 200
 _RANDOM_STEPS_PER_TUNABLE = 4
-_COUNTABLE = 200_000
+_LISTABLE = 100_000
 
 
 class TunableSpace(BaseModel):
@@ -87,6 +87,11 @@ class TunableSpace(BaseModel):
         """Number of points before constraints."""
         return math.prod(len(t.values()) for t in self.tunables.values())
 
+    @property
+    def listable(self) -> bool:
+        """True if ``points`` can be gone through in less than about a second."""
+        return self.size() <= _LISTABLE
+
     def points(self) -> Iterator[Config]:
         """Every allowed configuration, in order."""
         names = list(self.tunables)
@@ -96,10 +101,10 @@ class TunableSpace(BaseModel):
                 yield config
 
     def at_most(self, count: int) -> bool:
-        """True if no more than ``count`` configurations are allowed (False for a space too large to be counted)."""
+        """True if no more than ``count`` configurations are allowed (False for a space too large to be listed)."""
         if self.size() <= count:
             return True
-        return self.size() <= _COUNTABLE and len(list(islice(self.points(), count + 1))) <= count
+        return self.listable and len(list(islice(self.points(), count + 1))) <= count
 
     def random(self, rng: random.Random) -> Config:
         """A uniformly drawn allowed configuration.

@@ -45,10 +45,10 @@ class Records:
         return len(self.seconds)
 
     def draw_new(self, space: TunableSpace, rng: random.Random) -> Config | None:
-        """A random configuration that was not timed; None if there is none."""
+        """A random configuration that was not timed; None if there is none (or none was found in a vast space)."""
         for _ in range(_DRAWS):
             config = space.random(rng)
             if config not in self:
                 return config
         # Nearly everything was timed, or the space is so tight that draws repeat themselves.
-        return next((config for config in space.points() if config not in self), None)
+        return next((config for config in space.points() if config not in self), None) if space.listable else None
