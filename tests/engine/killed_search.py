@@ -60,6 +60,6 @@ def search_until_killed(workspace: Path, run: str, chosen: SearchSettings, begun
     """Continue the run; says "begun" on the connection when it is about to."""
     store = Store(workspace)
     witness = Witness(workspace, store, run)
-    judge = ScriptedJudge(delay=0.003, on_call=witness.on_call)
+    judge = ScriptedJudge(delay=0.001, on_call=witness.on_call)
     begun.send("begun")
     engine(store, store.run(run), chosen, judge, [witness]).run()

@@ -142,21 +142,23 @@ def test_killing_the_process_twenty_times_loses_no_node_and_judges_none_again(tm
     run = new_run(Store(tmp_path), chosen).id
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(["kernelevolve.search.engine", "kernelevolve.tuning.coordinate"])
-    kills = 0
+    kills, grown = 0, set[int]()
     while True:
         ready, begun = processes.Pipe(duplex=False)
         child = processes.Process(target=search_until_killed, args=(tmp_path, run, chosen, begun))
         child.start()
         begun.close()
         assert ready.recv() == "begun"
-        child.join(timeout=None if kills == 20 else rng.uniform(0.0, 0.2))
+        child.join(timeout=None if kills == 20 else rng.uniform(0.0, 0.4))
         if child.exitcode is not None:
             break
         child.kill()
         child.join()
         kills += 1
+        grown.add(len(lines(tmp_path / "stored.log")))
     assert child.exitcode == 0
     assert kills == 20
+    assert len(grown) > 5  # the kills came in the middle of things, not before
 
     store = Store(tmp_path)
     record = store.run(run)
