@@ -178,12 +178,14 @@ class _ProductKernel:
         """The sum over the contracted axes, ``[BLOCK_M, span]`` in float32."""
         body = self._body
         left, right = operand(step.left), operand(step.right)
-        dtype = left.dtype if left.dtype == right.dtype else "float32"
+        resident = isinstance(left, Load) and (left.buffer.role is Role.ROW or left.buffer in body.stored)
+        # What a program holds between two products is kept in float32; the reference rounds it to the dtype of the sides.
+        dtype = right.dtype if resident or left.dtype == right.dtype else "float32"
         if dtype not in ("float32", "float16", "bfloat16"):
             raise Inexpressible(f"a product of {dtype}")
         total = body.fresh("sum")
         extra = f', input_precision="{self._precision}"' if dtype == "float32" else ""
-        if isinstance(left, Load) and left.buffer.role is Role.ROW:
+        if resident and isinstance(left, Load):
             self._resident_product(step, left, right, rows, columns, dtype, total, extra)
             return total
         self._uses_k = True

@@ -1,0 +1,150 @@
+"""Search every ranking problem on one target and write the table of results, wins and losses alike.
+
+    python benchmarks/ranking_suite.py --target cpu --evaluations 60 --minutes 6 --out runs/ranking-cpu
+    python benchmarks/ranking_suite.py --target nvidia --minutes 2 --table docs/results/ranking-nvidia.md
+
+Each problem is a process of its own (``kernelevolve optimize … --json``), so one that crashes costs one row. A problem
+whose result is already in ``--out`` is not searched again: a run that was cut off goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernelevolve.problems.suites import ranking
+
+
+@dataclass(frozen=True)
+class Row:
+    """One problem's outcome, as the command line reported it."""
+
+    problem: str
+    document: dict[str, Any]
+    seconds: float
+
+    @property
+    def best(self) -> dict[str, Any]:
+        return self.document.get("best") or {}
+
+    @property
+    def against_best(self) -> tuple[str, dict[str, Any]] | None:
+        """The strongest baseline and the speed-up against it: the smallest of all."""
+        speedups = self.best.get("speedup") or {}
+        return min(speedups.items(), key=lambda item: item[1]["value"]) if speedups else None
+
+
+def search(problem: str, options: argparse.Namespace) -> Row:
+    """Run one search, or read the outcome of an earlier one."""
+    record = options.out / f"{problem}.json"
+    if record.exists():
+        stored = json.loads(record.read_text())
+        return Row(problem, stored["document"], stored["seconds"])
+    command = [
+        sys.executable, "-m", "kernelevolve.cli", "optimize", f"ranking/{problem}", "--target", options.target,
+        "--evaluations", str(options.evaluations), "--minutes", str(options.minutes), "--seed", str(options.seed),
+        "--out", str(options.out / "runs"), "--json",
+    ]  # fmt: skip
+    started = time.monotonic()
+    with (options.out / f"{problem}.log").open("w") as log:
+        finished = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, text=True, check=False)
+    seconds = time.monotonic() - started
+    try:
+        document = json.loads(finished.stdout)
+    except json.JSONDecodeError:
+        document = {"error": f"exit code {finished.returncode}, no JSON; see {problem}.log"}
+    record.write_text(json.dumps({"document": document, "seconds": seconds}, indent=1))
+    return Row(problem, document, seconds)
+
+
+def time_text(seconds: float | None) -> str:
+    """Seconds in the unit that reads best."""
+    if seconds is None:
+        return "–"
+    return f"{seconds * 1e6:.1f} µs" if seconds < 1e-3 else f"{seconds * 1e3:.2f} ms"
+
+
+def table(rows: list[Row], options: argparse.Namespace) -> str:
+    """The results as Markdown, with the losses named and the environment below."""
+    names = list(dict.fromkeys(name for row in rows for name in row.best.get("baseline_seconds", {})))
+    head = ["problem", *names, "found", "language", "× the best baseline [95 %]", "of the roofline", "evaluations", "trials"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    ratios: list[float] = []
+    losses: list[str] = []
+    for row in rows:
+        best, against = row.best, row.against_best
+        if against is None:
+            reason = row.document.get("error") or row.document.get("reason") or "no correct candidate"
+            lines.append("| " + " | ".join([row.problem, *["–"] * len(names), f"no verdict: {reason}", *["–"] * 5]) + " |")
+            losses.append(f"{row.problem} (nothing found)")
+            continue
+        name, speedup = against
+        ratios.append(speedup["value"])
+        if speedup["low"] <= 1.0:
+            losses.append(f"{row.problem} ({speedup['value']:.2f}x against {name})")
+        fraction = best.get("roofline_fraction")
+        cells = [
+            row.problem,
+            *(time_text(best.get("baseline_seconds", {}).get(n)) for n in names),
+            time_text(best.get("seconds")),
+            best.get("language", "–"),
+            f"{speedup['value']:.2f} [{speedup['low']:.2f}, {speedup['high']:.2f}] ({name}, {speedup['clock']})",
+            "–" if fraction is None else f"{100 * fraction:.0f} %",
+            str(row.document.get("evaluations", "–")),
+            str(row.document.get("trials", "–")),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    geomean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else float("nan")
+    environment = next((row.document["environment"] for row in rows if row.document.get("environment")), {})
+    lines += [
+        "",
+        f"Geometric mean over the best baseline of each problem: **{geomean:.2f}x** "
+        f"({len(ratios)} of {len(rows)} problems have a verified kernel; the others are not in the mean).",
+        "",
+        "Not faster than the best baseline with a 95 % interval above 1: " + (", ".join(losses) if losses else "none") + ".",
+        "",
+        f"Made by `python benchmarks/ranking_suite.py --target {options.target} --evaluations {options.evaluations} "
+        f"--minutes {options.minutes:g} --seed {options.seed}` in {sum(r.seconds for r in rows) / 60:.0f} minutes. "
+        "Times are medians over interleaved blocks, geometric mean over the timed workloads of a problem.",
+        "",
+        "| environment | |",
+        "|---|---|",
+        *(f"| {key} | {value} |" for key, value in sorted(environment.items())),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Search, then print and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--target", default="cpu")
+    parser.add_argument("--evaluations", type=int, default=60)
+    parser.add_argument("--minutes", type=float, default=6.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", nargs="*", help="problem names; all of the suite if left out")
+    parser.add_argument("--out", type=Path, default=Path("runs/ranking"))
+    parser.add_argument("--table", type=Path, help="also write the table to this file")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for problem in options.only or ranking.names():
+        rows.append(search(problem, options))
+        against = rows[-1].against_best
+        print(problem, f"{against[1]['value']:.2f}x {against[0]}" if against else rows[-1].document, file=sys.stderr, flush=True)
+    text = table(rows, options)
+    if options.table:
+        options.table.parent.mkdir(parents=True, exist_ok=True)
+        options.table.write_text(f"# Ranking problems, target {options.target}\n\n{text}")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
