@@ -14,6 +14,10 @@
 
 #include "ke_math.h"
 
+// Stands in a loop whose body is a loop over lanes. GCC would unroll the lanes and vectorise this loop instead, with
+// gathers; it leaves a loop alone that holds an asm statement, and the empty one costs nothing.
+#define KE_LANES_BELOW asm volatile("")
+
 namespace ke {
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -137,8 +141,13 @@ KE_INLINE void search(const T* __restrict table, int64_t length, const T* __rest
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Stores that bypass the caches
+// Memory ahead of its use, and stores that bypass the caches
 // ---------------------------------------------------------------------------------------------------------------------
+
+// Ask for a row of `bytes` ahead of its use.
+KE_INLINE void prefetch(const void* row, int64_t bytes) {
+  for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(static_cast<const char*>(row) + at);
+}
 
 // Copy `bytes` to memory that will not be read soon: whole cache lines are written without being fetched first.
 KE_INLINE void stream(void* target, const void* source, int64_t bytes) {

@@ -59,8 +59,8 @@ inline T* scratch(int64_t count) {
   return static_cast<T*>(memory.data);
 }
 
-// c[r, :] (+)= a[r, 0 .. depth) x panel for `Rows` rows; panel is depth x (Vectors * lanes), row after row.
-template <int Rows, int Vectors, typename T>
+// c[r, :] (+)= a[r, 0 .. depth) x panel for `Rows` rows and the first `Vectors` vectors of a panel of `Panel` vectors.
+template <int Rows, int Vectors, int Panel, typename T>
 KE_INLINE void multiply_block(int64_t depth, const T* __restrict a, int64_t a_stride, const T* __restrict panel,
                               T* __restrict c, int64_t c_stride, bool accumulate) {
   using V = typename Vector<T>::type;
@@ -77,7 +77,7 @@ KE_INLINE void multiply_block(int64_t depth, const T* __restrict a, int64_t a_st
     V column[Vectors];
 #pragma GCC unroll 8
     for (int v = 0; v < Vectors; v++) {
-      column[v] = *reinterpret_cast<const V*>(panel + (k * Vectors + v) * kWidth);
+      column[v] = *reinterpret_cast<const V*>(panel + (k * Panel + v) * kWidth);
     }
 #pragma GCC unroll 32
     for (int r = 0; r < Rows; r++) {
@@ -94,28 +94,42 @@ KE_INLINE void multiply_block(int64_t depth, const T* __restrict a, int64_t a_st
 }
 
 // The rows left over when blocks of `Rows` are done: fewer than Rows.
-template <int Rows, int Vectors, typename T>
+template <int Rows, int Vectors, int Panel, typename T>
 KE_INLINE void multiply_rest(int64_t rows, int64_t depth, const T* a, int64_t a_stride, const T* panel, T* c,
                              int64_t c_stride, bool accumulate) {
   if constexpr (Rows > 1) {
     if (rows == Rows - 1) {
-      multiply_block<Rows - 1, Vectors>(depth, a, a_stride, panel, c, c_stride, accumulate);
+      multiply_block<Rows - 1, Vectors, Panel>(depth, a, a_stride, panel, c, c_stride, accumulate);
     } else {
-      multiply_rest<Rows - 1, Vectors>(rows, depth, a, a_stride, panel, c, c_stride, accumulate);
+      multiply_rest<Rows - 1, Vectors, Panel>(rows, depth, a, a_stride, panel, c, c_stride, accumulate);
     }
   }
 }
 
-// c[0 .. rows, 0 .. Vectors * lanes) (+)= a[0 .. rows, 0 .. depth) x panel, in blocks of `Rows` rows.
-template <int Rows, int Vectors, typename T>
-inline __attribute__((noinline)) void multiply(int64_t rows, int64_t depth, const T* a, int64_t a_stride,
-                                               const T* panel, T* c, int64_t c_stride, bool accumulate) {
+template <int Rows, int Vectors, int Panel, typename T>
+inline __attribute__((noinline)) void multiply_rows(int64_t rows, int64_t depth, const T* a, int64_t a_stride,
+                                                    const T* panel, T* c, int64_t c_stride, bool accumulate) {
   int64_t r = 0;
   for (; r + Rows <= rows; r += Rows) {
-    multiply_block<Rows, Vectors>(depth, a + r * a_stride, a_stride, panel, c + r * c_stride, c_stride, accumulate);
+    multiply_block<Rows, Vectors, Panel>(depth, a + r * a_stride, a_stride, panel, c + r * c_stride, c_stride,
+                                         accumulate);
   }
-  multiply_rest<Rows, Vectors>(rows - r, depth, a + r * a_stride, a_stride, panel, c + r * c_stride, c_stride,
-                               accumulate);
+  multiply_rest<Rows, Vectors, Panel>(rows - r, depth, a + r * a_stride, a_stride, panel, c + r * c_stride, c_stride,
+                                      accumulate);
+}
+
+// c[0 .. rows, 0 .. count) (+)= a[0 .. rows, 0 .. depth) x panel, in blocks of `Rows` rows, for count columns rounded up
+// to whole vectors; panel is depth x (Vectors * lanes), row after row.
+template <int Rows, int Vectors, typename T, int Panel = Vectors>
+KE_INLINE void multiply(int64_t rows, int64_t depth, int64_t count, const T* a, int64_t a_stride, const T* panel, T* c,
+                        int64_t c_stride, bool accumulate) {
+  if constexpr (Vectors > 1) {
+    if (count <= (Vectors - 1) * kLanes<T>) {
+      multiply<Rows, Vectors - 1, T, Panel>(rows, depth, count, a, a_stride, panel, c, c_stride, accumulate);
+      return;
+    }
+  }
+  multiply_rows<Rows, Vectors, Panel>(rows, depth, a, a_stride, panel, c, c_stride, accumulate);
 }
 
 namespace detail {

@@ -16,6 +16,7 @@ from kernelevolve.operators.synthesis.rewrite.dead import without_dead_operation
 from kernelevolve.operators.synthesis.rewrite.inline import inlined
 from kernelevolve.operators.synthesis.rewrite.moments import moments_chosen
 from kernelevolve.operators.synthesis.rewrite.products import products_chosen
+from kernelevolve.operators.synthesis.rewrite.sink import copies_sunk
 
 Rewrite = Callable[[Program, Planner, Traits], Program]
 
@@ -26,6 +27,7 @@ REWRITES: tuple[Rewrite, ...] = (
     without_dead_operations,
     inlined,
     without_dead_operations,
+    copies_sunk,
 )
 
 

@@ -58,9 +58,7 @@ def _next_chain(
 
 def _flip(product: Product) -> Product:
     """The same product with its sides named the other way round: what is said of the right side holds for the left."""
-    return replace(
-        product, rows=product.columns, columns=product.rows, left=product.right, right=product.left
-    )
+    return replace(product, rows=product.columns, columns=product.rows, left=product.right, right=product.left)
 
 
 def _source(expr: Expr) -> Load | None:

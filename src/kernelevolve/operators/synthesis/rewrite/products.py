@@ -17,5 +17,9 @@ def products_chosen(program: Program, planner: Planner, traits: Traits) -> Progr
 def _chosen(operation: Operation, planner: Planner, traits: Traits) -> Operation:
     if not isinstance(operation, Product) or operation.library is None:
         return operation
-    answer = planner.choose(f"product:{operation.name}", traits.products, niche=True)
+    options = traits.products
+    if len(operation.columns) > 1:
+        # A convolution in two or three dimensions: libraries have special algorithms, a panel of columns is scattered.
+        options = tuple(sorted(options, key=lambda option: option != "library"))
+    answer = planner.choose(f"product:{operation.name}", options, niche=True)
     return operation.library if answer == "library" else replace(operation, library=None)

@@ -75,6 +75,7 @@ def _tunables(source: str, facts: Facts) -> Mapping[str, str]:
         "LANES": f"Choice({lanes}, {2 * lanes}, {4 * lanes}, {8 * lanes}, default={4 * lanes})",
         "CHUNK": "PowerOfTwo(512, 65536, 8192)",
         "ROWS_PER_TASK": "PowerOfTwo(1, 64, 8)",
+        "PREFETCH": "Choice(4, 8, 16, 32, 64, default=32)",
         "ROWS": "Choice(16, 32, 64, 96, 128, 192, 256, default=128)",
         "MR": "Choice(4, 6, 8, 12, default=8)",
         "NV": "Choice(1, 2, 3, 4, default=3)",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelevolve.operators.synthesis.emit.cpp.operations import VALUE_TYPES
+from kernelevolve.operators.synthesis.emit.cpp.operations import STORAGE_TYPES, VALUE_TYPES
 from kernelevolve.operators.synthesis.emit.cpp.text import Text
 from kernelevolve.operators.synthesis.expr import FLOATING, DType
 from kernelevolve.operators.synthesis.ir import Combine
@@ -35,7 +35,7 @@ class Lanes:
 
     def declare(self, text: Text) -> None:
         """The arrays, filled with the neutral element."""
-        kind = VALUE_TYPES[self.dtype]
+        kind = STORAGE_TYPES["bool"] if self.dtype == "bool" else VALUE_TYPES[self.dtype]
         text.line(f"alignas(64) {kind} {self.name}[{self.width}];")
         fill = [f"{self.name}[l] = {self.neutral};"]
         if self.combine in (Combine.ARGMAX, Combine.ARGMIN):

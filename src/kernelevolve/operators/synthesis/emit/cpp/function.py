@@ -78,7 +78,7 @@ class Function:
                 scope.storage[buffer] = (buffer.name, buffer.shape)
                 scope.declared.add(buffer)
                 count = product_of(buffer.shape)
-                kind = VALUE_TYPES[buffer.dtype]
+                kind = STORAGE_TYPES["bool"] if buffer.dtype == "bool" else VALUE_TYPES[buffer.dtype]
                 if buffer.shape:
                     scope.text.line(f"alignas(64) {kind} {buffer.name}[{scope.index(count)}];")
                 else:

@@ -176,7 +176,9 @@ class Scope:
             divided = self._by_reciprocal(expr)
             if divided is not None:
                 return divided
-        arguments = [self.value(a) for a in expr.args]
+        # Both sides of a selection are computed ahead of it: a load in one would become conditional, and scalar.
+        ahead = expr.name == "where" and not self.guarded
+        arguments = [self.named(a) if ahead and _computes(a) else self.value(a) for a in expr.args]
         bounded = isinstance(expr.args[-1], Const)
         return operation(expr.name, expr.args[-1].dtype, expr.dtype, arguments, bounded)
 
@@ -321,6 +323,11 @@ class Scope:
             home.text.line(f"const {kind}* __restrict {fresh} = {name}[{home.index(member)}];")
             home.pointers[key] = fresh
         return f"{home.pointers[key]}[{self.index(offset)}]"
+
+
+def _computes(expr: Expr) -> bool:
+    """True for a value that takes a load or arithmetic."""
+    return not isinstance(expr, (Const, IndexValue)) and not (isinstance(expr, Cast) and not _computes(expr.arg))
 
 
 def _reads(atom: Size | Var | FloorDiv | Mod | Value) -> list[Expr]:

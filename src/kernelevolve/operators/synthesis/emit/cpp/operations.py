@@ -12,9 +12,9 @@ VALUE_TYPES: Mapping[DType, str] = {
     "uint8": "uint8_t", "int16": "int16_t", "int32": "int32_t", "int64": "int64_t", "bool": "bool",
 }  # fmt: skip
 """Type of a value in registers."""
-STORAGE_TYPES: Mapping[DType, str] = {**VALUE_TYPES, "float16": "ke::f16", "bfloat16": "ke::bf16"}
-"""Type of an element in memory."""
-_LOADS = {"float16": "ke::load_f16({})", "bfloat16": "ke::load_bf16({})"}
+STORAGE_TYPES: Mapping[DType, str] = {**VALUE_TYPES, "float16": "ke::f16", "bfloat16": "ke::bf16", "bool": "uint8_t"}
+"""Type of an element in memory. Loops over arrays of bool do not vectorise; over bytes they do."""
+_LOADS = {"float16": "ke::load_f16({})", "bfloat16": "ke::load_bf16({})", "bool": "({} != 0)"}
 _STORES = {"float16": "ke::store_f16({})", "bfloat16": "ke::store_bf16({})"}
 
 _INFIX = {

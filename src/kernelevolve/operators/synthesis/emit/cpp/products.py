@@ -15,10 +15,22 @@ from dataclasses import dataclass, replace
 from kernelevolve.operators.synthesis.emit.cpp.collapse import collapsed_rows
 from kernelevolve.operators.synthesis.emit.cpp.function import Function
 from kernelevolve.operators.synthesis.emit.cpp.nest import Scope
-from kernelevolve.operators.synthesis.emit.cpp.operations import VALUE_TYPES
+from kernelevolve.operators.synthesis.emit.cpp.operations import STORAGE_TYPES, VALUE_TYPES
 from kernelevolve.operators.synthesis.emit.cpp.sweeps import sweep, write
 from kernelevolve.operators.synthesis.emit.cpp.text import Text
-from kernelevolve.operators.synthesis.expr import Buffer, Expr, Load, Role, compute_dtype, walk
+from kernelevolve.operators.synthesis.expr import (
+    Buffer,
+    Cast,
+    Const,
+    Expr,
+    IndexValue,
+    Load,
+    Masked,
+    Op,
+    Role,
+    compute_dtype,
+    walk,
+)
 from kernelevolve.operators.synthesis.index import Index, Var, flatten, product_of, unflatten
 from kernelevolve.operators.synthesis.kernels import Assign, LoopKernel, Pass, ProductPass, targets_of
 
@@ -172,14 +184,15 @@ class _Block:
             self._pack(scope, product, panel, "k", "depth")
             text.line(
                 f"ke::multiply<MR, NV, {kind}>"
-                f"(rows, depth, {left} + k, {stride}, {panel}, {place}, {target.stride}, k > 0);"
+                f"(rows, depth, count, {left} + k, {stride}, {panel}, {place}, {target.stride}, k > 0);"
             )
             text.depth -= 1
             text.line("}")
         else:
             self._pack(scope, product, panel, "0", depth)
             text.line(
-                f"ke::multiply<MR, NV, {kind}>(rows, {depth}, {left}, {stride}, {panel}, {place}, {target.stride}, false);"
+                f"ke::multiply<MR, NV, {kind}>"
+                f"(rows, {depth}, count, {left}, {stride}, {panel}, {place}, {target.stride}, false);"
             )
 
     def _end_columns(self) -> None:
@@ -242,10 +255,11 @@ class _Block:
         flat = Var("lane_column", product_of(c.extent for c in product.columns))
         columns = _digits(flat, product.columns)
         right = product.right.substitute(columns)
+        inside_value, bounds = _ranges(right, flat)
         contracted = product.contracted
         packed = Scope(self.function.names, Text(text.depth), scope)
         packed.uses.clear()
-        packed.count([right])
+        packed.count([inside_value])
         nest = [packed]
         for axis in contracted:
             inside = nest[-1].inner([axis])
@@ -254,14 +268,25 @@ class _Block:
         lane.spelling[flat] = "(column + n)"
         position = flatten(tuple(Index.of(v) for v in contracted), tuple(v.extent for v in contracted))
         row = scope_index(nest[-1], position, start)
-        value = lane.value(right)
-        lane.text.line(f"{panel}[({row}) * {width} + n] = {value};")
+        value = lane.value(inside_value)
+        lane.text.line(f"panel_row[n] = {value};")
         inner = nest[-1].text
+        kind = _kind(product)
+        inner.line(f"{kind}* __restrict panel_row = {panel} + ({row}) * {width};")
+        begin_lane, end_lane = "0", "count"
+        if bounds:
+            # Positions outside are zero: the columns that are inside form one run.
+            lows = [f"-({nest[-1].index(low)}) - column" for low, _ in bounds]
+            highs = [f"{nest[-1].index(size - low)} - column" for low, size in bounds]
+            inner.line(f"const int64_t low = std::clamp<int64_t>(std::max({{{', '.join(lows)}}}), 0, count);")
+            inner.line(f"const int64_t high = std::clamp<int64_t>(std::min({{{', '.join(highs)}}}), low, count);")
+            inner.line("for (int64_t n = 0; n < low; n++) panel_row[n] = 0;")
+            begin_lane, end_lane = "low", "high"
         inner.line("#pragma omp simd")
-        inner.line("for (int64_t n = 0; n < count; n++) {")
+        inner.line(f"for (int64_t n = {begin_lane}; n < {end_lane}; n++) {{")
         inner.extend(lane.text)
         inner.line("}")
-        inner.line(f"for (int64_t n = count; n < {width}; n++) {panel}[({row}) * {width} + n] = 0;")
+        inner.line(f"for (int64_t n = {end_lane}; n < {width}; n++) panel_row[n] = 0;")
         for number in range(len(contracted) - 1, -1, -1):
             axis, around = contracted[number], nest[number].text
             begin = start if len(contracted) == 1 else "0"
@@ -350,7 +375,7 @@ _COLUMN = Var("column", Index.of(1 << 40))
 
 
 def _declare(scope: Scope, buffer: Buffer, known_as: Buffer | None = None) -> None:
-    kind = VALUE_TYPES[buffer.dtype]
+    kind = STORAGE_TYPES["bool"] if buffer.dtype == "bool" else VALUE_TYPES[buffer.dtype]
     count = scope.index(product_of(buffer.shape))
     scope.text.line(f"alignas(64) {kind} {buffer.name}[{count}];" if buffer.shape else f"{kind} {buffer.name};")
     scope.storage[known_as or buffer] = (buffer.name, buffer.shape)
@@ -395,6 +420,40 @@ def _over(step: Pass, axis: Var) -> Pass:
     mapping = {step.axes[0]: Index.of(axis)}
     assigns = tuple(Assign(a.target.substitute(mapping), a.value.substitute(mapping)) for a in step.assigns)
     return replace(step, axes=(axis,), assigns=assigns)
+
+
+def _ranges(expr: Expr, lane: Var) -> tuple[Expr, list[tuple[Index, Index]]]:
+    """``(value, bounds)`` of a value that is zero outside a run of lanes: inside where 0 <= low + lane < size for each.
+
+    Without bounds the value is the whole expression.
+    """
+    masked = expr.arg if isinstance(expr, Cast) else expr
+    if not isinstance(masked, Masked) or not isinstance(masked.other, Const) or masked.other.value != 0:
+        return expr, []
+    lows: list[Index] = []
+    sizes: dict[Index, Index] = {}
+    pending: list[Expr] = [masked.condition]
+    while pending:
+        test = pending.pop()
+        if isinstance(test, Op) and test.name == "and":
+            pending += test.args
+            continue
+        if not isinstance(test, Op) or not isinstance(test.args[0], IndexValue):
+            return expr, []
+        place, bound = test.args[0].index, test.args[1]
+        if place.coefficient(lane) != Index.of(1):
+            return expr, []
+        low = place - Index.of(lane)
+        if test.name == "ge" and isinstance(bound, Const) and bound.value == 0:
+            lows.append(low)
+        elif test.name == "lt" and isinstance(bound, IndexValue):
+            sizes[low] = bound.index
+        else:
+            return expr, []
+    if set(lows) != set(sizes):
+        return expr, []
+    value = masked.value if expr is masked else Cast(masked.value, expr.dtype)
+    return value, [(low, sizes[low]) for low in dict.fromkeys(lows)]
 
 
 def _digits(flat: Var, axes: Sequence[Var]) -> dict[Var, Index]:

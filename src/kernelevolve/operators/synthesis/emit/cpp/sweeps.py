@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from kernelevolve.operators.synthesis.emit.cpp.collapse import collapsed_pass
 from kernelevolve.operators.synthesis.emit.cpp.combines import Lanes
 from kernelevolve.operators.synthesis.emit.cpp.nest import Scope, searches_in
-from kernelevolve.operators.synthesis.emit.cpp.operations import VALUE_TYPES, converted, stored
+from kernelevolve.operators.synthesis.emit.cpp.operations import STORAGE_TYPES, VALUE_TYPES, converted, stored
 from kernelevolve.operators.synthesis.expr import Expr, Load, Search, children, compute_dtype
-from kernelevolve.operators.synthesis.index import Index, Var, flatten
+from kernelevolve.operators.synthesis.index import Index, Value, Var, flatten
 from kernelevolve.operators.synthesis.ir import Combine, Target
 from kernelevolve.operators.synthesis.kernels import Assign, Pass
 
@@ -91,6 +91,7 @@ def blocks(
     body(inside, "count")
     text = scope.text
     text.line(f"const auto {name} = [&](int64_t {first}, auto count) __attribute__((always_inline)) {{")
+    text.line("  KE_LANES_BELOW;")
     text.extend(inside.text)
     text.line("};")
     at = names.fresh("at")
@@ -214,8 +215,30 @@ class _Reduction:
         inside = scope.inner([axis])
         self._reduced(inside, rest, body)
         scope.text.line(f"for (int64_t {axis.name} = {begin}; {axis.name} < {end}; {axis.name}++) {{")
+        scope.text.line("  KE_LANES_BELOW;")
+        self._prefetch(scope, axis)
         scope.text.extend(inside.text)
         scope.text.line("}")
+
+    def _prefetch(self, scope: Scope, axis: Var) -> None:
+        """Rows that later turns of a ragged loop gather are asked for some turns ahead, past the end of the segment."""
+        segment = self.step.segment
+        if segment is None or segment.var != axis:
+            return
+        ahead = Var(scope.names.fresh("ahead"), axis.extent)
+        gathers = [e for a in self.step.accumulates for e in _top_loads(a.value) if _gathers(e, axis)]
+        if not gathers:
+            return
+        last = scope.index(axis.extent - 1)
+        scope.text.line(f"  const int64_t {ahead.name} = std::min<int64_t>({axis.name} + PREFETCH, {last});")
+        for load in gathers:
+            lane = self.step.axes[-1] if self.step.axes else None
+            moved = {axis: Index.of(ahead), **({lane: Index()} if lane is not None else {})}
+            inside = scope.inner([ahead])
+            element = inside.element(load.buffer, tuple(i.substitute(moved) for i in load.index))
+            scope.text.extend(inside.text)
+            width = f"LANES * sizeof({STORAGE_TYPES[load.buffer.dtype]})" if lane is not None else "1"
+            scope.text.line(f"  ke::prefetch(&{element}, {width});")
 
     def _bounds(self, scope: Scope, axis: Var) -> tuple[str, str]:
         segment = self.step.segment
@@ -261,6 +284,12 @@ class _Reduction:
     def _store(self, scope: Scope, target: Target, text: str, lanes: Lanes) -> None:
         dtype = "int64" if lanes.combine in (Combine.ARGMAX, Combine.ARGMIN) else lanes.dtype
         store(scope, target, text, dtype)
+
+
+def _gathers(load: Load, axis: Var) -> bool:
+    """True for a load at a position that is read from memory and changes along the axis."""
+    atoms = [a for i in load.index for a in i.atoms]
+    return any(isinstance(a, Value) and axis in a.expr.variables for a in atoms)
 
 
 def _top_loads(expr: Expr) -> list[Load]:
