@@ -74,7 +74,8 @@ def time_text(seconds: float | None) -> str:
 def table(rows: list[Row], options: argparse.Namespace) -> str:
     """The results as Markdown, with the losses named and the environment below."""
     names = list(dict.fromkeys(name for row in rows for name in row.best.get("baseline_seconds", {})))
-    head = ["problem", *names, "found", "language", "× the best baseline [95 %]", "of the roofline", "evaluations", "trials"]
+    head = ["problem", *names, "found", "language", "× the best baseline [95 %]", "of the roofline"]
+    head += ["evaluations", "trials"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     ratios: list[float] = []
     losses: list[str] = []
@@ -82,7 +83,8 @@ def table(rows: list[Row], options: argparse.Namespace) -> str:
         best, against = row.best, row.against_best
         if against is None:
             reason = row.document.get("error") or row.document.get("reason") or "no correct candidate"
-            lines.append("| " + " | ".join([row.problem, *["–"] * len(names), f"no verdict: {reason}", *["–"] * 5]) + " |")
+            cells = [row.problem, *["–"] * len(names), f"no verdict: {reason}", *["–"] * 5]
+            lines.append("| " + " | ".join(cells) + " |")
             losses.append(f"{row.problem} (nothing found)")
             continue
         name, speedup = against
@@ -108,7 +110,7 @@ def table(rows: list[Row], options: argparse.Namespace) -> str:
         f"Geometric mean over the best baseline of each problem: **{geomean:.2f}x** "
         f"({len(ratios)} of {len(rows)} problems have a verified kernel; the others are not in the mean).",
         "",
-        "Not faster than the best baseline with a 95 % interval above 1: " + (", ".join(losses) if losses else "none") + ".",
+        f"Not faster than the best baseline with a 95 % interval above 1: {', '.join(losses) or 'none'}.",
         "",
         f"Made by `python benchmarks/ranking_suite.py --target {options.target} --evaluations {options.evaluations} "
         f"--minutes {options.minutes:g} --seed {options.seed}` in {sum(r.seconds for r in rows) / 60:.0f} minutes. "
@@ -138,7 +140,8 @@ def main() -> None:
     for problem in options.only or ranking.names():
         rows.append(search(problem, options))
         against = rows[-1].against_best
-        print(problem, f"{against[1]['value']:.2f}x {against[0]}" if against else rows[-1].document, file=sys.stderr, flush=True)
+        outcome = f"{against[1]['value']:.2f}x {against[0]}" if against else rows[-1].document
+        print(problem, outcome, file=sys.stderr, flush=True)
     text = table(rows, options)
     if options.table:
         options.table.parent.mkdir(parents=True, exist_ok=True)

@@ -12,12 +12,12 @@ from pathlib import Path
 os.environ["TRITON_INTERPRET"] = "1"
 sys.path.insert(0, str(Path(__file__).parent))
 
-import torch  # noqa: E402
-from schedules import EXAMPLES  # noqa: E402
+import torch
+from schedules import EXAMPLES
 
-from kernelevolve.candidates.structure import read_space  # noqa: E402
-from kernelevolve.operators.synthesis.emit.triton import EMITTER  # noqa: E402
-from kernelevolve.operators.synthesis.plan import Planner  # noqa: E402
+from kernelevolve.candidates.structure import read_space
+from kernelevolve.operators.synthesis.emit.triton import EMITTER
+from kernelevolve.operators.synthesis.plan import Planner
 
 
 def main(name: str) -> None:

@@ -1,4 +1,4 @@
-"""Generated Triton kernels: right by the interpreter, and compiled ahead of time for Hopper where Triton is installed."""
+"""Generated Triton kernels are right by Triton's own interpreter, where Triton is installed."""
 
 from __future__ import annotations
 

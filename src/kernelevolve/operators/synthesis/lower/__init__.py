@@ -116,9 +116,9 @@ def _divisors(nodes: list[fx.Node]) -> dict[str, set[int]]:
             if not isinstance(size, torch.SymInt):
                 continue
             for part in sympy.preorder_traversal(size.node.expr):
-                if type(part).__name__ in ("FloorDiv", "Mod", "PythonMod", "CleanDiv") and part.args[0].is_Symbol:
-                    if part.args[1].is_Integer:
-                        found.setdefault(str(part.args[0]), set()).add(int(part.args[1]))
+                divides = type(part).__name__ in ("FloorDiv", "Mod", "PythonMod", "CleanDiv")
+                if divides and part.args[0].is_Symbol and part.args[1].is_Integer:
+                    found.setdefault(str(part.args[0]), set()).add(int(part.args[1]))
     return found
 
 

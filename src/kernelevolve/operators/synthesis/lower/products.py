@@ -113,7 +113,8 @@ def _with_bias(lowering: Lowering, node: fx.Node, product: Tensor, bias: Tensor,
 
 @lowers("convolution", "conv1d", "conv2d", "conv3d")
 def _convolution(lowering: Lowering, node: fx.Node) -> Tensor:
-    """``out[n, o, p] = sum over c, k of weight[o, c, k] * x[n, group channel c, p * stride + k * dilation - padding]``."""
+    """``out[n, o, p]`` is the sum over c and k of ``weight[o, c, k] * x[n, channel c of the group, at]``, where
+    ``at = p * stride + k * dilation - padding``."""
     given = arguments(node)
     source, weight = lowering.tensor(given["input"]), lowering.tensor(given["weight"])
     if given.get("transposed") or isinstance(given["padding"], str):

@@ -179,7 +179,7 @@ class _ProductKernel:
         body = self._body
         left, right = operand(step.left), operand(step.right)
         resident = isinstance(left, Load) and (left.buffer.role is Role.ROW or left.buffer in body.stored)
-        # What a program holds between two products is kept in float32; the reference rounds it to the dtype of the sides.
+        # What a program holds between two products is kept in float32; the reference rounds it to the sides' dtype.
         dtype = right.dtype if resident or left.dtype == right.dtype else "float32"
         if dtype not in ("float32", "float16", "bfloat16"):
             raise Inexpressible(f"a product of {dtype}")
