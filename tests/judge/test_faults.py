@@ -352,7 +352,7 @@ real = device_cpu.perf_counter_ns
 device_cpu.perf_counter_ns = lambda: real() // 2
 """
     expect(
-        judge.evaluate(candidate("time.sleep(0.01)\nreturn self.right(x)", head + HEAD)), CHEAT, Stage.TIMING, "clock"
+        judge.evaluate(candidate("time.sleep(0.04)\nreturn self.right(x)", head + HEAD)), CHEAT, Stage.TIMING, "clock"
     )
 
 

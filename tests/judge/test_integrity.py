@@ -52,6 +52,13 @@ def test_an_honest_clock_passes(wall: float, handshake: float) -> None:
     assert integrity.clock_disagreement(bursts(noisy, (wall, wall + handshake), noisy)) is None
 
 
+def test_a_busy_machine_neither_hides_nor_makes_a_false_clock() -> None:
+    calm, busy = Call("k", 20e-3, None, 41e-3, delayed=0.5e-3), Call("k", 20e-3, None, 90e-3, delayed=69e-3)
+    assert integrity.clock_disagreement([busy, busy, calm]) is not None
+    honest = Call("k", 20e-3, None, 90e-3, waited=50e-3, delayed=69.9e-3)
+    assert integrity.clock_disagreement([honest, honest, honest]) is None
+
+
 @given(outer=st.floats(4e-3, 10.0), part=st.floats(0, 0.5))
 def test_a_slow_clock_is_seen(outer: float, part: float) -> None:
     assert integrity.clock_disagreement(bursts(*[(outer * part, outer)] * 3)) is not None

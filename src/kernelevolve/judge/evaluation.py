@@ -14,7 +14,7 @@ from kernelevolve.candidates import Candidate
 from kernelevolve.judge import integrity
 from kernelevolve.judge.baselines import BaselineUnavailable
 from kernelevolve.judge.bench import Bench
-from kernelevolve.judge.cases import CaseBook
+from kernelevolve.judge.cases import SEED, SEED_COMMITMENT, CaseBook
 from kernelevolve.judge.correctness import BoundCandidate, output_slots, worst
 from kernelevolve.judge.measurement import CANDIDATE, assemble
 from kernelevolve.judge.oracle import Case
@@ -117,7 +117,7 @@ class Evaluation:
             kind=VerdictKind.CORRECT,
             stage=self.stage,
             errors=worst(self._errors),
-            measurement=assemble(self.bench, samples, self._circumstances()),
+            measurement=assemble(self.bench, samples, self._circumstances(book)),
             rooflines=rooflines,
             notes=(
                 *read_notes(self.candidate.source),
@@ -125,11 +125,14 @@ class Evaluation:
             ),
         )
 
-    def _circumstances(self) -> dict[str, str]:
-        return {
+    def _circumstances(self, book: CaseBook) -> dict[str, str]:
+        found = {
             "calls_taken_again": str(self.taken_again),
             "clock_comparisons": " ".join(map(str, self.quiet_bursts)) or "none",
         }
+        if self.effort is Effort.PROMOTION:  # Only then is nobody judged by this book any more.
+            found |= {SEED: str(book.seed), SEED_COMMITMENT: book.commitment}
+        return found
 
     # -- correctness and integrity ---------------------------------------------------------------------------------
 

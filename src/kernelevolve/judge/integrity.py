@@ -90,9 +90,11 @@ def clock_disagreement(bursts: Sequence[Call]) -> str | None:
     """What is wrong with a worker's clock by its long exchanges, or None.
 
     The judge's reading contains the worker's and one hand-shake, so over a long exchange the two agree. The best of
-    several bursts counts: noise lengthens some exchanges, a false clock shortens every reading.
+    the third with the least delays counts: noise lengthens some exchanges, a false clock shortens every reading.
     """
-    best = min(bursts, key=lambda call: call.gap)
+    delays = sorted(call.delayed for call in bursts)
+    usual = delays[math.ceil(len(bursts) / 3) - 1]
+    best = min((call for call in bursts if call.delayed <= usual), key=lambda call: call.gap)
     if best.gap > CLOCK_SLACK_SECONDS + CLOCK_SHARE * best.outer:
         return f"the worker's clock says {best.wall * 1e3:.3f} ms where the judge's says {best.outer * 1e3:.3f} ms"
     if best.device is not None and best.wall - best.device > CLOCK_SLACK_SECONDS + CLOCK_SHARE * best.wall:

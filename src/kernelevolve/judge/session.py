@@ -135,13 +135,10 @@ class ProgramSession:
     ) -> Call:
         """Call the instance on what the binding holds now. The output is kept until ``forget``."""
         keep = secrets.token_hex(6)
-        before = self.handle.waits()
-        exchange = self.handle.ask(messages.Run(instance, binding.name, keep, clock, repeats), timeout)
-        after = self.handle.waits()
+        exchange = self.handle.ask_watched(messages.Run(instance, binding.name, keep, clock, repeats), timeout)
         ran = exchange.reply
         assert isinstance(ran, messages.Ran)
-        waited, delayed = after.longest_since(before), after.exchange_since(before)
-        return Call(keep, ran.wall, ran.device, exchange.seconds, waited, delayed)
+        return Call(keep, ran.wall, ran.device, exchange.seconds, exchange.waited, exchange.delayed)
 
     def describe(self, call: Call, binding: Binding) -> tuple[OutputDescription, ...]:
         """What the output of a call is made of, as the worker reports it."""
@@ -157,10 +154,9 @@ class ProgramSession:
         arena = self._output_arena(slots)
         arena.memory.fill_(0xFF)
         arena.settle()
-        before = self.handle.waits()
-        exchange = self.handle.ask(messages.Pull(call.keep, slots, arena.handle.name), timeout)
-        seconds = exchange.seconds - self.handle.waits().exchange_since(before)
-        return {path: self._copy(slot, arena) for path, slot in slots.items()}, seconds
+        exchange = self.handle.ask_watched(messages.Pull(call.keep, slots, arena.handle.name), timeout)
+        outputs = {path: self._copy(slot, arena) for path, slot in slots.items()}
+        return outputs, exchange.seconds - exchange.delayed
 
     def read_state(self, instance: str, weights: Mapping[str, torch.Tensor], timeout: float) -> dict[str, torch.Tensor]:
         """Private copies of the state dict of an instance."""

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -23,10 +23,9 @@ from kernelevolve.workers.wire import WireViolation
 _TICK_SECONDS = 0.25
 """How often a waiting judge looks at the worker's memory and processes."""
 _FAREWELL_SECONDS = 1.0
+_OWN_THREAD = Path("/proc/thread-self")
 PROCESS_LIMIT = 256
 """Most processes that a worker may have at a time; a parallel build needs dozens."""
-
-ReplyT = TypeVar("ReplyT", bound=messages.Reply)
 
 
 class WorkerFailure(Exception):
@@ -88,23 +87,13 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
-    """Nanoseconds for which threads stood ready without a processor."""
+class WatchedExchange(Exchange):
+    """With the delays for which the machine is to blame, read from outside, so that the program cannot tell lies."""
 
-    judge: int
-    """The judge's own thread."""
-    main: int
-    """The worker's first thread, which answers requests and calls the program."""
-    threads: dict[str, int]
-    """Every thread of the worker's processes, by number."""
-
-    def longest_since(self, earlier: Waits) -> float:
-        """Seconds that the most unfortunate thread of the worker waited."""
-        return max((now - earlier.threads.get(task, 0) for task, now in self.threads.items()), default=0) * 1e-9
-
-    def exchange_since(self, earlier: Waits) -> float:
-        """Seconds by which an exchange was longer than it need have been, because either side had to wait."""
-        return (self.judge - earlier.judge + self.main - earlier.main) * 1e-9
+    waited: float
+    """Longest that a thread of the worker stood ready without a processor, in seconds."""
+    delayed: float
+    """The same for the judge's thread and the worker's first thread together: the two that talk."""
 
 
 class WorkerHandle:
@@ -222,18 +211,26 @@ class WorkerHandle:
         poll.register(self._pidfd, select.POLLIN)
         return not poll.poll(0)
 
-    def waits(self) -> Waits:
-        """How long threads have stood ready without a processor so far, by the kernel's count.
+    def ask_watched(self, message: Any, timeout: float) -> WatchedExchange:
+        """``ask``, and what the kernel says of the threads on both sides meanwhile. Raises what ``ask`` raises."""
+        before = self._waits()
+        judge_before = waited(_OWN_THREAD)  # Last before and first after: what these readings cost is not the exchange.
+        exchange = self.ask(message, timeout)
+        judge = waited(_OWN_THREAD) - judge_before
+        waits = {task: now - before.get(task, 0) for task, now in self._waits().items()}
+        main = waits.get(str(next(_descendants(self.pid), None)), 0)
+        return WatchedExchange(
+            exchange.reply, exchange.seconds, max(waits.values(), default=0) * 1e-9, (judge + main) * 1e-9
+        )
 
-        Read from outside, so that the program cannot tell lies about it. Zero where the kernel does not count.
-        """
-        threads: dict[str, int] = {}
+    def _waits(self) -> dict[str, int]:
+        """Nanoseconds that each thread of the worker has stood ready without a processor so far."""
+        found: dict[str, int] = {}
         for pid in _descendants(self.pid):
             with contextlib.suppress(OSError):
                 for task in Path(f"/proc/{pid}/task").iterdir():
-                    threads[task.name] = _waited(task)
-        worker = next(_descendants(self.pid), None)
-        return Waits(_waited(Path("/proc/thread-self")), threads.get(str(worker), 0), threads)
+                    found[task.name] = waited(task)
+        return found
 
     def output(self) -> str:
         """What the program printed, up to a limit."""
@@ -269,7 +266,8 @@ def _descendants(pid: int) -> Iterator[int]:
                 yield from _descendants(int(child))
 
 
-def _waited(task: Path) -> int:
+def waited(task: Path) -> int:
+    """Nanoseconds for which a thread has stood ready without a processor; 0 where the kernel does not count them."""
     try:
         return int((task / "schedstat").read_text().split()[1])
     except (OSError, IndexError, ValueError):
