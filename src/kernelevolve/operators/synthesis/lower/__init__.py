@@ -62,7 +62,7 @@ def lower(captured: Captured, fixed: Mapping[str, int] | None = None) -> Program
         buffers.append(buffer)
         lowering.values[node] = lowering.wrap(buffer)
     for node in nodes:
-        if node.op == "call_function":
+        if node.op == "call_function" and "val" in node.meta:
             lowering.values[node] = _lower_node(lowering, node)
     (output,) = (n for n in nodes if n.op == "output")
     results = output.args[0]

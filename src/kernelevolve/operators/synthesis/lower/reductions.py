@@ -17,7 +17,7 @@ from kernelevolve.operators.synthesis.expr import (
     compute_dtype,
 )
 from kernelevolve.operators.synthesis.index import Index, product_of
-from kernelevolve.operators.synthesis.ir import Combine, Reduction, Target
+from kernelevolve.operators.synthesis.ir import Combine, Pointwise, Reduction, Target
 from kernelevolve.operators.synthesis.lower.context import Lowering, NotLowered, Tensor, op, positions
 from kernelevolve.operators.synthesis.lower.table import arguments, lowers
 
@@ -42,8 +42,19 @@ def reduce(
     buffers = [lowering.temporary(name, tuple(a.extent for a in kept), dtype) for dtype in dtypes]
     targets = tuple(Target(b, positions(kept)) for b in buffers)
     loops = tuple(a for a in kept if a.extent.constant != 1)
+    if not reduced:
+        for target, result in zip(targets, _of_one_value(combine, value(at)), strict=True):
+            lowering.operations.append(Pointwise(target.buffer.name, loops, target, result, (name,)))
+        return tuple(_with_dims(lowering, b, dims, len(axes)) for b in buffers)
     lowering.operations.append(Reduction(buffers[0].name, loops, reduced, combine, value(at), targets, origins=(name,)))
     return tuple(_with_dims(lowering, b, dims, len(axes)) for b in buffers)
+
+
+def _of_one_value(combine: Combine, value: Expr) -> tuple[Expr, ...]:
+    """What a reduction of a single value gives."""
+    if combine in (Combine.ARGMAX, Combine.ARGMIN):
+        return (Const(0, "int64"),)
+    return (value, op("sub", value, value)) if combine is Combine.MOMENTS else (value,)
 
 
 def _with_dims(lowering: Lowering, buffer: Buffer, dims: Sequence[int], rank: int) -> Tensor:

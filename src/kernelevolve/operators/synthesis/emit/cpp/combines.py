@@ -82,8 +82,8 @@ class Lanes:
         text.line(
             {
                 Combine.SUM: f"{cell} += {value};", Combine.PROD: f"{cell} *= {value};",
-                Combine.MAX: f"{cell} = ke::maximum({value}, {cell});",
-                Combine.MIN: f"{cell} = ke::minimum({value}, {cell});",
+                Combine.MAX: f"{cell} = ke::maximum<{VALUE_TYPES[self.dtype]}>({value}, {cell});",
+                Combine.MIN: f"{cell} = ke::minimum<{VALUE_TYPES[self.dtype]}>({value}, {cell});",
                 Combine.ANY: f"{cell} |= {value};", Combine.ALL: f"{cell} &= {value};",
             }[self.combine]
         )  # fmt: skip

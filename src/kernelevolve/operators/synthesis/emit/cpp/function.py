@@ -17,7 +17,8 @@ class Function:
 
     def __init__(self, kernel: LoopKernel) -> None:
         self.kernel = kernel
-        self.names = Names()
+        buffers = (*kernel.reads(), *kernel.writes(), *kernel.locals)
+        self.names = Names({b.name for b in buffers} | {kernel.name})
         self.scope = Scope(self.names, Text(1))
         self.body = Text(1)
         self.reads = kernel.reads()

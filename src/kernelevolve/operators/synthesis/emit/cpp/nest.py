@@ -47,16 +47,19 @@ from kernelevolve.operators.synthesis.index import (
 class Names:
     """Identifiers of one function: buffers, fresh temporaries."""
 
-    def __init__(self) -> None:
+    def __init__(self, taken: Iterable[str]) -> None:
         self._next: Counter[str] = Counter()
+        self._taken = frozenset(taken)
         self.tables: dict[tuple[Index, ...], str] = {}
         """Short integer tables that the function defines at its head."""
 
     def fresh(self, stem: str) -> str:
         """``stem_0``, ``stem_1`` …"""
-        number = self._next[stem]
-        self._next[stem] += 1
-        return f"{stem}_{number}"
+        while True:
+            number = self._next[stem]
+            self._next[stem] += 1
+            if f"{stem}_{number}" not in self._taken:
+                return f"{stem}_{number}"
 
 
 class Scope:
@@ -267,7 +270,7 @@ class Scope:
         if buffer.members:
             return self._member_element(buffer, index)
         if not shape:
-            return name
+            return name if buffer.role is Role.ROW else f"{name}[0]"
         offset = flatten(index, shape)
         pointer, rest = self._pointer(name, offset, STORAGE_TYPES[buffer.dtype], buffer)
         return f"{pointer}[{_bare(self.index(rest))}]"

@@ -22,10 +22,9 @@ _INFIX = {
     "ge": ">=", "and": "&", "or": "|", "xor": "^", "shift_left": "<<", "shift_right": ">>",
 }  # fmt: skip
 _SHARED = {
-    "neg": "-{0}", "square": "({0} * {0})", "reciprocal": "(1 / {0})", "sign": "ke::sign({0})",
-    "maximum": "ke::maximum({0}, {1})", "minimum": "ke::minimum({0}, {1})",
-    "floor_divide": "ke::floor_divide({0}, {1})", "trunc_divide": "ke::trunc_divide({0}, {1})",
-    "remainder": "ke::remainder({0}, {1})", "fmod": "ke::fmod({0}, {1})", "where": "({0} ? {1} : {2})",
+    "neg": "-{0}", "square": "({0} * {0})", "reciprocal": "(1 / {0})", "sign": "ke::sign<{type}>({0})",
+    **{n: f"ke::{n}<{{type}}>({{0}}, {{1}})" for n in ("maximum", "minimum", "floor_divide", "trunc_divide")},
+    **{n: f"ke::{n}<{{type}}>({{0}}, {{1}})" for n in ("remainder", "fmod")}, "where": "({0} ? {1} : {2})",
 }  # fmt: skip
 _FLOAT = {
     **{n: f"ke::{n}({{0}})" for n in ("exp", "expm1", "log", "log1p", "rsqrt", "tanh", "sigmoid", "silu", "softplus")},
@@ -77,7 +76,7 @@ def operation(name: str, dtype: DType, result: DType, arguments: list[str], boun
         return f"static_cast<{VALUE_TYPES[result]}>{text}" if result in ("int8", "uint8", "int16") else text
     special = {"float32": _FLOAT, "float64": _DOUBLE}.get(dtype, {})
     template = special.get(name) or _SHARED.get(name) or _EITHER[name]
-    return template.format(*arguments)
+    return template.format(*arguments, type=VALUE_TYPES[dtype])
 
 
 def converted(text: str, source: DType, target: DType) -> str:

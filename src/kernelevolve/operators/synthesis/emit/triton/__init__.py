@@ -76,9 +76,7 @@ def _helpers(source: str) -> list[str]:
 def _merged_seeds(texts: list[KernelText]) -> tuple[dict[str, bool | int | float | str], ...]:
     """The first seeds of all kernels together, then the second ones."""
     most = max((len(text.seeds) for text in texts), default=0)
-    return tuple(
-        {k: v for text in texts if len(text.seeds) > i for k, v in text.seeds[i].items()} for i in range(most)
-    )
+    return tuple({k: v for text in texts if len(text.seeds) > i for k, v in text.seeds[i].items()} for i in range(most))
 
 
 EMITTER = TritonEmitter()

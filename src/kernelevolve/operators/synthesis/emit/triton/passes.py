@@ -245,4 +245,3 @@ def neutral_of(combine: Combine, dtype: str) -> str:
         low, high = _EXTREMES[dtype]
         return str(low if combine is Combine.MAX else high)
     return NEUTRAL[combine]
-
