@@ -90,9 +90,9 @@ def resume(
 ) -> Run:
     """Continue a run that was interrupted or killed, or one that ended, with a larger budget.
 
-    ``run`` is as for ``open_run``. The limits, if given, replace the run's and
-    count what it has spent already. Nothing that was judged is judged again. Raises InvalidRequest if there is no such
-    run, MissingTarget if this machine lacks its target or has another device than the run began on.
+    ``run`` is as for ``open_run``. The limits, if given, replace the run's and count what it has spent already. Nothing
+    that was judged is judged again. Raises InvalidRequest if there is no such run, MissingTarget if this machine lacks
+    its target or has another device than the run began on.
     """
     store = existing_store(out)
     record = open_run(run, out=out).record
