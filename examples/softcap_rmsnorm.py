@@ -3,8 +3,9 @@
     kernelevolve optimize examples/softcap_rmsnorm.py
 
 ``h = cap * tanh((x + bias) / cap)`` keeps activations within ±cap, as some language and ranking models do before a
-norm; ``y = h / sqrt(mean(h²) + eps) * gain`` is the norm. PyTorch runs this as nine operators that each pass over memory; the
-compiler needs two passes and computes every tanh twice. One kernel that keeps a row in cache needs one of each.
+norm; ``y = h / sqrt(mean(h²) + eps) * gain`` is the norm. PyTorch runs this as nine operators that each pass over
+memory; the compiler needs two passes and computes every tanh twice. One kernel that keeps a row in cache needs one of
+each.
 
 A problem file is plain PyTorch: ``Model``, ``get_inputs()`` and ``get_init_inputs()``. Everything else is optional.
 """
