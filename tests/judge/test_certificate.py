@@ -10,6 +10,7 @@ import pytest
 
 from kernelevolve.candidates import Candidate
 from kernelevolve.candidates.structure import materialise
+from kernelevolve.judge.cases import SEED, SEED_COMMITMENT, seed_commitment
 from kernelevolve.judge.certificate import Certificate, make_certificate, write_certificate
 from kernelevolve.judge.statistics import combine, noise_floor, speedup
 from kernelevolve.judge.verdict import (
@@ -53,7 +54,8 @@ def verdict(effort: Effort = Effort.PROMOTION, clocks: tuple[Clock, ...] = (Cloc
     floors = [
         noise_floor(taken["compile", w, c], taken["compile again", w, c]) for w in ("small", "large") for c in clocks
     ]
-    environment = {"device": "imaginary", "torch": "2", "win_margin": f"{max(0.005, *floors):.5f}"}
+    environment = {"device": "imaginary", "torch": "2", "win_margin": repr(max(0.005, *floors))}
+    environment |= {SEED: "17", SEED_COMMITMENT: seed_commitment("17")}
     error = OutputError(
         workload="small",
         output="0",
@@ -166,6 +168,7 @@ def with_fraction(c: Certificate) -> Certificate:
     ("tamper", "words"),
     [
         (lambda c: c.model_copy(update={"environment": {"device": "better"}}), "environment"),
+        (lambda c: c.model_copy(update={"environment": {**c.environment, SEED: "18"}}), "committed"),
         (lambda c: c.model_copy(update={"candidate": c.candidate.model_copy(update={"id": "0"})}), "another candidate"),
         (lambda c: c.model_copy(update={"candidate_seconds": 5e-4}), "time of candidate"),
         (lambda c: c.model_copy(update={"baseline_seconds": {**c.baseline_seconds, "eager": 9e-3}}), "time of eager"),

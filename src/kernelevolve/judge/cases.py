@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from kernelevolve.hashing import digest_bytes, digest_json
 from kernelevolve.judge.oracle import Case, Oracle
 from kernelevolve.problems import Workload
 from kernelevolve.problems.instance import Instance
@@ -21,12 +22,28 @@ from kernelevolve.problems.outputs import flatten_outputs
 from kernelevolve.workers.layout import leaves, map_leaves
 from kernelevolve.workers.program import adopt_weights
 
+SEED, SEED_COMMITMENT = "input_seed", "input_seed_commitment"
+"""Names under which a promotion's environment holds the seed of its book, and the hash taken before it began."""
+
+
+def derived_seed(seed: int, workload: Workload, purpose: str) -> int:
+    """The seed of a workload's weights (``"weights"``) or of its i-th input set (``"inputs <i>"``) in a book."""
+    return int(digest_json([seed, workload.name, purpose])[:15], 16)
+
+
+def seed_commitment(seed: str) -> str:
+    """Hash of a secret seed: it can be told beforehand without giving the seed away."""
+    return digest_bytes(seed.encode())
+
 
 class CaseBook:
     """Cases and variations of one problem. Thread-safe.
 
     Candidates of one search share a book, because each is judged in a new worker that cannot know what another saw;
     a promotion gets a book of its own. ``reference_lock`` is held while the reference runs, by all books of a judge.
+
+    The cases of a book follow from its ``seed``, which a certificate tells once the candidate can no longer use it:
+    with ``derived_seed`` anyone can make the same cases again. Variations follow from nothing.
     """
 
     def __init__(
@@ -35,6 +52,9 @@ class CaseBook:
         self._oracle = oracle
         self._instance = instance
         self._sets = sets
+        self.seed = secrets.randbits(128) if seed is None else seed
+        self.commitment = seed_commitment(str(self.seed))
+        """Hash of the seed, known before any program is called."""
         self._rng: random.Random = random.Random(seed) if seed is not None else secrets.SystemRandom()
         self._lock = reference_lock
         self._cases: dict[str, tuple[Case, ...]] = {}
@@ -44,9 +64,9 @@ class CaseBook:
         """The input sets of a workload that have a golden. All have the same weights."""
         with self._lock:
             if workload.name not in self._cases:
-                weights_seed = self._secret()
-                made = [self._oracle.case(workload, self._secret(), weights_seed) for _ in range(self._sets)]
-                self._cases[workload.name] = tuple(made)
+                weights_seed = derived_seed(self.seed, workload, "weights")
+                seeds = [derived_seed(self.seed, workload, f"inputs {i}") for i in range(self._sets)]
+                self._cases[workload.name] = tuple(self._oracle.case(workload, s, weights_seed) for s in seeds)
             return self._cases[workload.name]
 
     def variation(self, workload: Workload) -> tuple[Any, ...]:

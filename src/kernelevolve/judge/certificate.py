@@ -17,6 +17,7 @@ from kernelevolve.candidates import Candidate
 from kernelevolve.candidates.space import Config
 from kernelevolve.candidates.structure import materialise
 from kernelevolve.hashing import digest_bytes, digest_json
+from kernelevolve.judge.cases import SEED, SEED_COMMITMENT, seed_commitment
 from kernelevolve.judge.statistics import TWIN_SUFFIX, combine, is_win, noise_floor, speedup
 from kernelevolve.judge.verdict import Clock, Effort, Measurement, Samples, Speedup, Verdict
 from kernelevolve.languages import LANGUAGES
@@ -25,8 +26,6 @@ from kernelevolve.problems import Problem, TolerancePolicy
 _CANDIDATE = "candidate"
 _RELATIVE = 1e-9
 """Figures are recomputed with the code that made them; only the last bits may differ, with another NumPy."""
-_NOISE_DIGITS = 1e-5
-"""The noise floor is recorded with five decimals."""
 
 
 class ProblemIdentity(BaseModel):
@@ -59,7 +58,9 @@ class Certificate(BaseModel):
     format: int = 1
     problem: ProblemIdentity
     candidate: CandidateIdentity
-    environment: dict[str, str] = Field(description="versions, compiler, threads, precision policy, isolation, load")
+    environment: dict[str, str] = Field(
+        description="versions, compiler, threads, precision policy, isolation, load, seed"
+    )
     environment_digest: str
     device: str
     candidate_seconds: float = Field(description="seconds per call, geometric mean over the timed workloads")
@@ -85,6 +86,10 @@ class Certificate(BaseModel):
     def _identity_faults(self, problem: Problem | None, kernel: str | None) -> Iterator[str]:
         if digest_json(self.environment) != self.environment_digest:
             yield "the environment is not the one that was recorded"
+        if seed_commitment(self.environment.get(SEED, "")) != self.environment.get(
+            SEED_COMMITMENT, seed_commitment("")
+        ):
+            yield "the seed of the inputs is not the one that was committed to"
         if self.verdict.candidate_id != self.candidate.id:
             yield "the verdict is about another candidate"
         if problem is not None and problem.digest != self.problem.digest:
@@ -121,7 +126,7 @@ class Certificate(BaseModel):
 
     def _claim_faults(self) -> Iterator[str]:
         floor = _noise_floor(self._measurement.samples)
-        if (floor is None) != (self.noise_floor is None) or abs((floor or 0) - (self.noise_floor or 0)) > _NOISE_DIGITS:
+        if (floor is None) != (self.noise_floor is None) or not _close(floor or 0.0, self.noise_floor or 0.0):
             yield "the noise floor does not follow from the samples of the baseline that was timed twice"
         if self.faster != (self.verdict.correct and _beats_all(self.verdict, floor)):
             yield f"by the samples it is {'not ' if self.faster else ''}faster than every baseline by more than noise"
