@@ -268,7 +268,7 @@ def test_killed_by_somebody_else_is_tried_again(judge: LocalJudge) -> None:
     thread = threading.Thread(target=lambda: verdicts.append(judge.evaluate(candidate(body))))
     thread.start()
     deadline = time.monotonic() + 5
-    while not (workers := _candidate_workers()) and time.monotonic() < deadline:
+    while not (workers := _workers_below(judge._bench._scratch)) and time.monotonic() < deadline:
         time.sleep(0.02)
     time.sleep(0.2)
     for pid in workers:
@@ -278,11 +278,12 @@ def test_killed_by_somebody_else_is_tried_again(judge: LocalJudge) -> None:
     expect(verdicts[0], CORRECT)
 
 
-def _candidate_workers() -> list[int]:
+def _workers_below(scratch: Path) -> list[int]:
+    """Processes whose working directory is that of a candidate of one judge."""
     found = []
     for link in Path("/proc").glob("[0-9]*/cwd"):
         try:
-            if "/candidate-" in str(link.readlink()):
+            if str(link.readlink()).startswith(f"{scratch}/candidate-"):
                 found.append(int(link.parent.name))
         except OSError:
             continue
