@@ -172,3 +172,16 @@ def test_lines_hold_under_overrides(tmp_path: Path) -> None:
 def test_a_text_without_a_file_is_named_instead() -> None:
     with pytest.raises(InvalidProblem, match=r"^mine:11: the reference fails"):
         load_instance(Problem(name="mine", source=GOOD.replace("torch.rand(3, 8)", "torch.rand(3, 9)")), "cpu")
+
+
+def test_a_problem_too_large_for_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, GOOD.replace("torch.rand(3, 8)", "torch.empty(1 << 50, 8)"))
+    refused = refusal(path)
+    assert "--scale" in refused.fix and refused.line is not None
+
+    def full(*_: object) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4294967296 bytes.")
+
+    monkeypatch.setattr("kernelevolve.problems.instance.distribute_weights", full)
+    refused = refusal(write(tmp_path, GOOD))
+    assert "does not fit the memory" in refused.problem and "--scale" in refused.fix

@@ -190,3 +190,15 @@ def test_the_graph_s_own_code_is_complete() -> None:
     module = capture(load(FULL), AS_WRITTEN).graph_module
     assert isinstance(module, fx.GraphModule)
     assert not list(module.parameters()) and not list(module.buffers())
+
+
+@pytest.mark.parametrize("layer", ["LSTM", "GRU", "RNN"])
+def test_recurrent_layers_are_not_unrolled(layer: str) -> None:
+    source = HEAD + (
+        f"class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        f"        self.layer = nn.{layer}(3, 5, 2, bidirectional=True)\n"
+        "    def forward(self, x):\n        return self.layer(x)[0]\n\n"
+        "def get_inputs():\n    return [torch.randn(9, 2, 3)]\n"
+    )
+    captured = assert_faithful(load(source), AS_WRITTEN, seed=5)
+    assert {"lstm", "gru", "rnn_tanh"} & set(operators(captured))

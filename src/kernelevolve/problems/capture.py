@@ -6,8 +6,9 @@ in place, and views stay views.
 
 * Kept whole: ``mm``, ``bmm``, ``addmm``, ``baddbmm``, ``convolution``, ``_softmax``, ``_log_softmax``,
   ``native_layer_norm``, ``native_group_norm``, ``_native_batch_norm_legit_no_training``, ``embedding``,
-  ``_embedding_bag``, ``bucketize``, ``searchsorted``, ``gather``, ``index``, ``index_select``, pooling, and the
-  activations ``gelu``, ``relu``, ``sigmoid``, ``tanh``, ``leaky_relu``, ``elu`` and ``hardtanh``.
+  ``_embedding_bag``, ``bucketize``, ``searchsorted``, ``gather``, ``index``, ``index_select``, pooling, the
+  recurrent layers ``lstm``, ``gru``, ``rnn_tanh`` and ``rnn_relu``, and the activations ``gelu``, ``relu``, ``sigmoid``,
+  ``tanh``, ``leaky_relu``, ``elu`` and ``hardtanh``.
 * Taken apart: ``linear`` (``permute``, then ``addmm`` or ``mm``), ``matmul`` and ``einsum`` (``bmm`` and views),
   RMSNorm (``pow``, ``mean``, ``rsqrt``, ``mul``), ``silu``, ``mish``, ``softplus`` and losses (pointwise and
   reductions), attention (``bmm``, ``_softmax``, and ``where`` for rows that are masked out entirely).
@@ -41,8 +42,10 @@ from kernelevolve.problems.workload import Workload
 
 Decompositions: TypeAlias = dict[Any, Any]
 
-_WHOLE = ("aten.baddbmm.default",)
-"""Overloads that core ATen takes apart and consumers want whole."""
+_WHOLE = frozenset(
+    {"aten.baddbmm.default", "aten.lstm.input", "aten.gru.input", "aten.rnn_tanh.input", "aten.rnn_relu.input"}
+)
+"""Overloads that core ATen takes apart and consumers want whole; recurrent layers would be unrolled over time."""
 
 
 @dataclass(frozen=True)

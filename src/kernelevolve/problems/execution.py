@@ -89,10 +89,16 @@ def _blame(problem: Problem, file: str, what: str, error: Exception) -> InvalidP
     )  # fmt: skip
 
 
+def is_out_of_memory(error: Exception) -> bool:
+    """True if the machine or the device has too little memory; the CPU's allocator says so in words only."""
+    words = ("not enough memory", "can't allocate memory")
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(word in str(error) for word in words)
+
+
 def _fix_for(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError):
         return f"install {error.name} or remove the import"
-    if isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "not enough memory" in str(error):
+    if is_out_of_memory(error):
         return "make the problem smaller with --scale or --set"
     if "not implemented for" in str(error) or "dtype" in str(error):
         return "use a dtype that this operator takes on this device"

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from torch import nn
 
 from kernelevolve.errors import InvalidProblem
-from kernelevolve.problems.execution import Execution, execute
+from kernelevolve.problems.execution import Execution, execute, is_out_of_memory
 from kernelevolve.problems.outputs import flatten_outputs
 from kernelevolve.problems.problem import Problem
 from kernelevolve.problems.seeding import seeded
@@ -208,7 +208,13 @@ def load_instance(problem: Problem, device: str | torch.device, *, check: bool =
         raise execution.invalid("get_inputs is not a function", "let it return the arguments of Model.forward")
     instance = Instance(execution, device)
     if check:
-        instance.workloads = _suitable_workloads(instance)
+        try:
+            instance.workloads = _suitable_workloads(instance)
+        except (RuntimeError, MemoryError) as error:
+            if is_out_of_memory(error):
+                fix = "make it smaller with --scale or --set"
+                raise execution.invalid("the reference does not fit the memory", fix, at="Model") from None
+            raise
     return instance
 
 
