@@ -7,8 +7,8 @@ in place, and views stay views.
 * Kept whole: ``mm``, ``bmm``, ``addmm``, ``baddbmm``, ``convolution``, ``_softmax``, ``_log_softmax``,
   ``native_layer_norm``, ``native_group_norm``, ``_native_batch_norm_legit_no_training``, ``embedding``,
   ``_embedding_bag``, ``bucketize``, ``searchsorted``, ``gather``, ``index``, ``index_select``, pooling, the
-  recurrent layers ``lstm``, ``gru``, ``rnn_tanh`` and ``rnn_relu``, and the activations ``gelu``, ``relu``, ``sigmoid``,
-  ``tanh``, ``leaky_relu``, ``elu`` and ``hardtanh``.
+  recurrent layers ``lstm``, ``gru``, ``rnn_tanh`` and ``rnn_relu``, and the activations ``gelu``, ``relu``,
+  ``sigmoid``, ``tanh``, ``leaky_relu``, ``elu`` and ``hardtanh``.
 * Taken apart: ``linear`` (``permute``, then ``addmm`` or ``mm``), ``matmul`` and ``einsum`` (``bmm`` and views),
   RMSNorm (``pow``, ``mean``, ``rsqrt``, ``mul``), ``silu``, ``mish``, ``softplus`` and losses (pointwise and
   reductions), attention (``bmm``, ``_softmax``, and ``where`` for rows that are masked out entirely).
