@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kernelevolve.candidates import TunableSpace
 from kernelevolve.candidates.structure import read_plan, read_space
 from kernelevolve.errors import InvalidCandidate
@@ -19,12 +21,12 @@ _LIMITS = {
 def explain(entry: NodeEntry) -> tuple[str, ...]:
     """Sentences, the most telling first. What is computed and not measured is called estimated."""
     verdict = entry.verdict
-    sentences = [_physics(r, verdict) for r in verdict.rooflines]
+    sentences = _physics(verdict.rooflines)
     sentences += [_baseline_physics(verdict)] if verdict.rooflines and verdict.measurement is not None else []
     plan = structure_of(entry)
     if plan:
         sentences.append("Its structure: " + ", ".join(f"{name} = {choice}" for name, choice in plan.items()) + ".")
-    sentences += [f"Not its own work: {note}." for note in verdict.notes]
+    sentences += [f"The kernel says of itself: {note}." for note in verdict.notes]
     return tuple(s for s in sentences if s)
 
 
@@ -46,12 +48,26 @@ def space_of(entry: NodeEntry) -> TunableSpace:
         return TunableSpace()
 
 
-def _physics(roofline: Roofline, verdict: Verdict) -> str:
-    work = f"must move at least {amount_text(roofline.bytes, 'B')} and do {amount_text(roofline.flops, 'flop')}"
-    floor = f"estimated floor {seconds_text(roofline.floor_seconds)} at this device's ceilings"
-    limit = _LIMITS.get(roofline.bound, roofline.bound)
-    reached = f"; the kernel reaches {share_text(roofline.fraction)} of it" if roofline.fraction else ""
-    return f"Workload {roofline.workload} {work}; it is limited by {limit} ({floor}){reached}."
+def _physics(rooflines: Sequence[Roofline]) -> list[str]:
+    """One sentence for all workloads that have the same work to do."""
+    alike: dict[tuple[float, float, float, str], list[Roofline]] = {}
+    for r in rooflines:
+        alike.setdefault((r.bytes, r.flops, r.floor_seconds, r.bound), []).append(r)
+    return [_physics_sentence(group) for group in alike.values()]
+
+
+def _physics_sentence(alike: Sequence[Roofline]) -> str:
+    first, names = alike[0], ", ".join(r.workload for r in alike)
+    subject = f"Workload {names} must" if len(alike) == 1 else f"Workloads {names} must each"
+    work = f"move at least {amount_text(first.bytes, 'B')} and do {amount_text(first.flops, 'flop')}"
+    floor = f"estimated floor {seconds_text(first.floor_seconds)} at this device's ceilings"
+    limit = _LIMITS.get(first.bound, first.bound)
+    fractions = [r.fraction for r in alike if r.fraction]
+    reached = ""
+    if fractions:
+        low, high = share_text(min(fractions)), share_text(max(fractions))
+        reached = f"; the kernel reaches {low if low == high else f'{low} to {high}'} of it"
+    return f"{subject} {work}; limited by {limit} ({floor}){reached}."
 
 
 def _baseline_physics(verdict: Verdict) -> str:

@@ -148,7 +148,9 @@ class ProgressPanel:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         progress = self._progress
-        parts: list[RenderableType] = [self._budget(), self._best()]
+        parts: list[RenderableType] = [self._budget()]
+        if progress.baselines or progress.best:
+            parts.append(self._best())
         if progress.verdicts:
             parts.append(self._verdicts())
         if progress.recent:

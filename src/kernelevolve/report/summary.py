@@ -106,9 +106,8 @@ def _cost_table(contents: Contents) -> Table:
     table.add_row(Text("trials", "dim"), f"{summary.trials}  (timings of configurations inside them, counted apart)")
     table.add_row(Text("wall time", "dim"), duration_text(summary.seconds))
     table.add_row(Text("control", "dim"), control_sentence(contents))
-    table.add_row(
-        Text("ended", "dim"), f"{summary.status}: {summary.reason}" if summary.reason else str(summary.status)
-    )
+    why = summary.reason if summary.reason != summary.status else ""
+    table.add_row(Text("status", "dim"), f"{summary.status}: {why}" if why else str(summary.status))
     return table
 
 
