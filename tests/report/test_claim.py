@@ -1,0 +1,68 @@
+"""The claim: never more than the judge said."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernelevolve.judge.verdict import Clock, Effort, Measurement, Samples, Speedup, Stage, Verdict, VerdictKind
+from kernelevolve.report.claim import Standing, outcome_word, state_claim
+
+
+def speedup(low: float, high: float, baseline: str = "eager", clock: Clock = Clock.WALL) -> Speedup:
+    return Speedup(baseline=baseline, clock=clock, value=(low + high) / 2, low=low, high=high)
+
+
+def verdict(
+    *speedups: Speedup, effort: Effort = Effort.PROMOTION, margin: str | None = "0.02", kind: str = "correct"
+) -> Verdict:
+    samples = tuple(
+        Samples(program=p, workload=w, clock=Clock.WALL, method="monotonic clock", blocks=((1e-3, 1e-3), (1e-3, 1e-3)))
+        for p in ("candidate", "eager") for w in ("a", "b")
+    )  # fmt: skip
+    environment = {} if margin is None else {"win_margin": margin, "noise_floor": "0.01"}
+    return Verdict(
+        candidate_id="c", kind=VerdictKind(kind), stage=Stage.PROMOTION, effort=effort,
+        measurement=Measurement(samples=samples, speedups=speedups, environment=environment),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "standing"),
+    [
+        (verdict(speedup(1.5, 1.7)), Standing.WIN),
+        (verdict(speedup(1.5, 1.7), speedup(0.9, 1.2, "compile")), Standing.NO_WIN),  # one baseline is not beaten
+        (verdict(speedup(1.01, 1.3)), Standing.NO_WIN),  # above 1, but not by more than the noise
+        (verdict(speedup(1.5, 1.7), margin=None), Standing.NO_WIN),  # nobody measured the noise
+        (verdict(speedup(1.5, 1.7), effort=Effort.SCREEN), Standing.UNPROVEN),
+        (verdict(), Standing.UNPROVEN),  # nothing to compare with
+        (verdict(speedup(1.5, 1.7), kind="wrong"), Standing.NOTHING),
+        (None, Standing.NOTHING),
+    ],
+)
+def test_only_a_promotion_that_beats_every_baseline_beyond_noise_is_a_win(
+    given: Verdict | None, standing: Standing
+) -> None:
+    claim = state_claim(given, given is not None and given.effort is Effort.PROMOTION)
+    assert claim.standing is standing
+    assert ("Faster than every baseline" in claim.headline) == (standing is Standing.WIN)
+
+
+def test_the_headline_is_about_the_strongest_baseline_with_interval_and_clock() -> None:
+    given = verdict(speedup(3.0, 3.2), speedup(1.4, 1.6, "compile", Clock.DEVICE))
+    assert "1.50× [1.40, 1.60] against compile" in state_claim(given, True).headline
+    assert "device time" in state_claim(given, True).headline
+
+
+def test_the_basis_counts_what_was_timed() -> None:
+    basis = state_claim(verdict(speedup(1.5, 1.7)), True).basis
+    assert "16 timed calls on 2 workloads" in basis
+    assert "2 interleaved blocks (monotonic clock)" in basis
+    assert "95% bootstrap" in basis
+    assert "differed by 1.0 %" in basis
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "word"), [(1.1, 1.3, "faster"), (0.7, 0.9, "slower"), (0.9, 1.1, "no difference seen")]
+)
+def test_a_loss_is_called_a_loss(low: float, high: float, word: str) -> None:
+    assert outcome_word(speedup(low, high)) == word
