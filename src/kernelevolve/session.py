@@ -55,12 +55,9 @@ def optimize(
 
     Raises KernelEvolveError: InvalidProblem, MissingTarget or InvalidRequest, with a sentence that says how to mend it.
     """
-    budget = _budget(evaluations, minutes)
-    store = open_store(out)
     device = resolve(target)
-    text = _as_problem(problem, example_inputs, store)
     settings = SearchSettings(
-        budget=budget,
+        budget=_budget(evaluations, minutes),
         policy=policy or default_policy(evaluations),
         operators=tuple(operators or OPERATORS.names()),
         seed=seed,
@@ -70,6 +67,8 @@ def optimize(
     POLICIES.get(settings.policy)
     for name in settings.operators:
         OPERATORS.get(name)
+    store = open_store(out)
+    text = _as_problem(problem, example_inputs, store)
     judge = open_judge(text, device, store)
     try:
         record = store.create_run(
