@@ -301,7 +301,8 @@ class Evaluation:
         repeats = integrity.burst_repeats(wall)
         cold = [seconds for block in candidate.blocks["wall"] for seconds in block]
         bursts: list[Call] = []
-        for _ in range(_BURST_TRIES):
+        tries = _BURST_TRIES if self.effort is Effort.PROMOTION else _BURST_TRIES // 2
+        for _ in range(tries):
             bursts.append(candidate.call(fresh(), repeats=repeats))
             quiet = [call for call in bursts if not call.disturbed]
             disagreement = integrity.clock_disagreement(bursts)

@@ -100,19 +100,20 @@ class TimingSession:
         everyone = list(contestants)
         for contestant in everyone:
             contestant.call(self.fresh())  # Not recorded: it has been idle, and its cost must be known.
-        start = perf_counter()
+        deadline = perf_counter() + self.seconds
         for index in range(self.plan.blocks):
             self.rng.shuffle(everyone)
             checked = self.rng.random() < self.check_rate
             for contestant in everyone:
-                self._block(contestant, len(everyone), self.check if checked and not contestant.trusted else None)
-            spent = perf_counter() - start > self.seconds
+                check = self.check if checked and not contestant.trusted else None
+                self._block(contestant, len(everyone), check, deadline)
+            spent = perf_counter() > deadline
             if index + 1 >= self.plan.min_blocks and (spent or any(map(self._hopeless, everyone))):
                 break
         if self.check is not None:
             self.check()  # A program that grew lazy on the way is still lazy now.
 
-    def _block(self, contestant: Contestant, programs: int, check: Callable[[], None] | None) -> None:
+    def _block(self, contestant: Contestant, programs: int, check: Callable[[], None] | None, deadline: float) -> None:
         share = self.seconds / (self.plan.blocks * programs * len(self.clocks))
         calls = max(1, min(self.plan.calls, int(share / max(contestant.cost, 1e-9))))
         # Somewhere among the others, so that nothing tells the program which of its calls is compared.
@@ -122,18 +123,19 @@ class TimingSession:
             if check is not None and index == check_before:
                 check()
             for clock in self.clocks:
-                taken[clock].append(self._undisturbed(contestant, clock).seconds(clock))
+                taken[clock].append(self._undisturbed(contestant, clock, deadline).seconds(clock))
         for clock, times in taken.items():
             contestant.blocks.setdefault(clock, []).append(tuple(times))
 
-    def _undisturbed(self, contestant: Contestant, clock: ClockName) -> Call:
-        """A call to which the machine gave its processors; the last of a few if there is none."""
+    def _undisturbed(self, contestant: Contestant, clock: ClockName, deadline: float) -> Call:
+        """A call to which the machine gave its processors; the last of a few if there is none, or no time for more."""
+        call = contestant.call(self.fresh(), clock)
         for _ in range(_RETAKES):
-            call = contestant.call(self.fresh(), clock)
-            if not call.disturbed:
-                return call
+            if not call.disturbed or perf_counter() > deadline:
+                break
             contestant.taken_again += 1
-        return contestant.call(self.fresh(), clock)
+            call = contestant.call(self.fresh(), clock)
+        return call
 
     def _hopeless(self, contestant: Contestant) -> bool:
         if contestant.trusted or self.abandon_above is None:
