@@ -159,7 +159,13 @@ def test_a_dead_baseline_is_started_again(judge: LocalJudge) -> None:
 
 def test_a_baseline_that_cannot_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "compile", torch.compile)  # The text below also runs in this process.
-    broken = "\ndef broken(*args, **options):\n    raise RuntimeError('no compiler here')\ntorch.compile = broken\n"
+    broken = """
+def broken(*args, **options):
+    def call(*inputs):
+        raise RuntimeError('no compiler here')
+    return call
+torch.compile = broken
+"""
     judge = quick_judge(tmp_path, SCALE + broken, baselines=("eager", "compile"))
     try:
         verdict = judge.evaluate(GOOD)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 from kernelevolve.judge.cases import CaseBook
 from kernelevolve.judge.session import ProgramSession
@@ -19,6 +20,10 @@ COMPILE_MODES: dict[str, dict[str, str | None]] = {
     "cuda": {"eager": None, "compile": "default", "max-autotune": "max-autotune-no-cudagraphs"},
 }
 """torch device type -> name of a baseline -> ``mode`` of torch.compile (None: eager)."""
+
+_MOST_KILLS = 2
+_PATIENCE = 10
+"""A baseline may be this many times slower than a candidate before it is given up: it is the user's own program."""
 
 
 class BaselineUnavailable(Exception):
@@ -41,10 +46,11 @@ class Baseline:
         self._open_session = open_session
         self._working = working
         self._compile_seconds = settings.baseline_compile_seconds
-        self._run_seconds = settings.run_seconds
+        self._call_seconds = _PATIENCE * settings.run_seconds
         self._lock = threading.Lock()
         self._session: ProgramSession | None = None
         self._ready: dict[str, Contestant] = {}
+        self._kills = 0
         self.failure: str | None = None
         """Why it is unavailable, once that is known."""
 
@@ -54,37 +60,37 @@ class Baseline:
         Raises BaselineUnavailable, also on every later call, if the baseline cannot run the problem.
         """
         with self._lock:
-            if self.failure is not None:
-                raise BaselineUnavailable(self.failure)
-            if self._session is not None and not self._session.handle.alive:
+            if self.failure is None and self._session is not None and not self._session.handle.alive:
                 self._end()
-            if workload.name not in self._ready:
+            while self.failure is None and workload.name not in self._ready:
                 try:
                     with self._working():
                         self._ready[workload.name] = self._make(workload, book, parameters, training)
-                except WorkerDied as death:
-                    self._end()
-                    if death.signal_name != "SIGKILL":
-                        self.failure = str(death)
-                    raise BaselineUnavailable(str(death)) from None
                 except WorkerFailure as failure:
                     self._end()
-                    self.failure = " ".join(str(failure).split())[:300]
-                    raise BaselineUnavailable(self.failure) from None
-            ready = self._ready[workload.name]
-            return Contestant(self.name, ready.session, ready.instance, ready.binding, ready.run_seconds)
+                    self._note(failure)
+            if self.failure is not None:
+                raise BaselineUnavailable(self.failure)
+            return replace(self._ready[workload.name], blocks={}, handshakes=[])
+
+    def _note(self, failure: WorkerFailure) -> None:
+        """A worker that somebody killed gets another try; everything else is the problem's own doing and final."""
+        killed = isinstance(failure, WorkerDied) and failure.killed
+        self._kills += killed
+        if not killed or self._kills > _MOST_KILLS:
+            self.failure = " ".join(str(failure).split())[:300]
 
     def _make(self, workload: Workload, book: CaseBook, parameters: frozenset[str], training: bool) -> Contestant:
         if self._session is None:
             self._session = self._open_session(self.name)
             self._session.load(self._program, self._compile_seconds)
         case = book.cases(workload)[0]
-        session, name = self._session, workload.name
-        session.construct(name, case.init_inputs, case.weights, parameters, training, self._compile_seconds)
+        session, name, patience = self._session, workload.name, self._compile_seconds
+        session.construct(name, case.init_inputs, case.weights, parameters, training, patience)
         binding = session.bind(name, case.inputs)
-        first = Contestant(self.name, session, name, binding, self._compile_seconds)
-        first.call(case.inputs)
-        return Contestant(self.name, session, name, binding, self._run_seconds)
+        session.prepare(binding, case.inputs, patience)
+        session.forget(session.call(name, binding, patience))  # The compiler works in the first call.
+        return Contestant(self.name, session, name, binding, self._call_seconds)
 
     def _end(self) -> None:
         if self._session is not None:

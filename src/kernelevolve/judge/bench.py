@@ -8,12 +8,13 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import torch
 
+from kernelevolve.errors import KernelEvolveError
 from kernelevolve.judge.baselines import COMPILE_MODES, Baseline, BaselineUnavailable
 from kernelevolve.judge.cases import CaseBook
 from kernelevolve.judge.device import DeviceLock
@@ -54,9 +55,13 @@ class Bench:
         self.launcher.start()  # It imports while the rest is being set up.
         self.maker = arena_maker(target.device_type)
         self.lock = DeviceLock(self.ceilings.device)
+        try:
+            self.instance = load_instance(problem, torch.device(target.device_type))
+        except KernelEvolveError:
+            self.launcher.close()
+            raise
         self._workspace = workspace.resolve()
         self._scratch = Path(tempfile.mkdtemp(prefix="judge-", dir=_made(self._workspace / "scratch")))
-        self.instance = load_instance(problem, torch.device(target.device_type))
         self._oracle = Oracle(self.instance, problem.tolerance)
         self._reference_lock = threading.Lock()
         self.book = self.fresh_book()
@@ -70,7 +75,7 @@ class Bench:
         names = [name for name in modes if settings.baselines is None or name in settings.baselines]
         self._baselines = {name: self._baseline(name, modes[name]) for name in names}
         self._twins = {name: self._baseline(name, modes[name]) for name in names}
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="baselines")
+        self._pool = ThreadPoolExecutor(max_workers=max(1, len(names)), thread_name_prefix="baseline")
 
     def fresh_book(self) -> CaseBook:
         """Input sets with new secret seeds."""
@@ -167,14 +172,15 @@ class Bench:
         program = ReferenceProgram(self.problem, mode)
         return Baseline(name, program, self._open_baseline, self.lock.working, self.settings)
 
-    def start_baselines(self) -> Future[None]:
-        """Compile the baselines for the search workloads in the background."""
+    def start_baselines(self) -> None:
+        """Compile the baselines for the search workloads in the background, side by side."""
 
-        def prepare() -> None:
+        def prepare(name: str) -> None:
             for workload in self.workloads(Role.SEARCH):
-                self.contestants(workload, self.book)
+                self.contestants(workload, self.book, [name])
 
-        return self._pool.submit(prepare)
+        for name in self._baselines:
+            self._pool.submit(prepare, name)
 
     def contestants(self, workload: Workload, book: CaseBook, names: Sequence[str] | None = None) -> list[Contestant]:
         """The baselines that can run a workload, ready to be timed. Waits for their compilation."""

@@ -34,7 +34,7 @@ class LocalJudge:
         self.settings = settings or JudgeSettings()
         self._bench = Bench(problem, target, workspace, self.settings)
         self._best: dict[str, float] = {}
-        self._preparing = self._bench.start_baselines()
+        self._bench.start_baselines()
 
     def evaluate(self, candidate: Candidate, effort: Effort = Effort.SCREEN) -> Verdict:
         """The verdict on one candidate. May be called from several threads."""

@@ -67,7 +67,7 @@ def _raised(failure: ProgramRaised, stage: Stage) -> Rejected:
 def _died(death: WorkerDied, stage: Stage, output: str) -> Rejected:
     if death.signal_name == "SIGXCPU":
         return Rejected(VerdictKind.TIMEOUT, stage, "it used up its processor time", output)
-    if death.signal_name == "SIGKILL" or (death.signal is None and death.code is None):
+    if death.killed:
         return Rejected(VerdictKind.INFRASTRUCTURE, stage, "somebody else killed the worker", output)
     if death.signal is not None:
         if "bad_alloc" in output:

@@ -60,6 +60,11 @@ class WorkerDied(WorkerFailure):
         super().__init__(f"the worker ended: {how}")
 
     @property
+    def killed(self) -> bool:
+        """True if somebody outside ended it, so that its end says nothing about the program."""
+        return self.signal == signal.SIGKILL or (self.signal is None and self.code is None)
+
+    @property
     def signal_name(self) -> str:
         """E.g. SIGSEGV; '' if no signal ended it."""
         if self.signal is None:

@@ -42,6 +42,7 @@ class Launcher:
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._ready = False
+        self._closed = False
 
     def start(self) -> None:
         """Start the zygote without waiting for its imports."""
@@ -69,8 +70,10 @@ class Launcher:
         return ours
 
     def spawn(self, spawn: Spawn) -> WorkerHandle:
-        """A new worker, greeted and ready. WorkerDied if it could not be started."""
+        """A new worker, greeted and ready. WorkerDied if it could not be started, or after ``close``."""
         with self._lock:
+            if self._closed:
+                raise WorkerDied(None, None)
             control = self._ensure()
             try:
                 if not self._ready:
@@ -91,8 +94,9 @@ class Launcher:
         return handle
 
     def close(self) -> None:
-        """End the zygote and with it every worker."""
+        """End the zygote and with it every worker, for good."""
         with self._lock:
+            self._closed = True
             self._shut_down()
 
     def _shut_down(self) -> None:
