@@ -109,3 +109,22 @@ def test_the_edge_of_a_range_is_flagged() -> None:
         limit=200, rng=random.Random(0),
     )  # fmt: skip
     assert {s.name: s.at_edge for s in report.sensitivities} == {"BLOCK": True, "FAST": False, "MODE": False}
+
+
+def test_a_single_start_is_not_trusted_alone() -> None:
+    plain = TunableSpace(SPACE.tunables)
+
+    def first_six(space: TunableSpace, seeds: list[Config]) -> list[Config]:
+        device = Device()
+        tune(space, space.default, device, limit=6, rng=random.Random(0), seeds=seeds)
+        return device.timed
+
+    def far(configs: list[Config]) -> bool:
+        """True if some configuration is more than a step from every earlier one."""
+        return any(
+            all(sum(a[n] != b[n] for n in a) > 1 for b in configs[:at]) for at, a in enumerate(configs) if at > 1
+        )
+
+    assert far(first_six(plain, [])), "random configurations are wanted where only a default is known"
+    assert not far(first_six(plain, [{"BLOCK": 256}]))
+    assert not far(first_six(SPACE, []))

@@ -122,9 +122,11 @@ def test_hybrid_descends_from_seeds_and_without_any_is_the_forest() -> None:
         return found
 
     assert asked("hybrid", [], 14) == asked("lfbo", [], 14)
-    seeded = asked("hybrid", [SPACE.default], 6)
-    for config in seeded[1:]:
-        assert min(sum(config[n] != other[n] for n in config) for other in seeded if other is not config) == 1
+    seeds = [SPACE.default, {**SPACE.default, "BLOCK": 256}]
+    seeded = asked("hybrid", seeds, 8)
+    assert seeded[:2] == seeds
+    for at in range(2, 8):
+        assert min(sum(seeded[at][n] != other[n] for n in other) for other in seeded[:at]) == 1
 
 
 def test_the_recorded_spaces_are_complete_and_real() -> None:
