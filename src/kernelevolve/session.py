@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from kernelevolve.candidates import Candidate
 from kernelevolve.candidates.structure import materialise, split_config
-from kernelevolve.errors import InvalidCandidate, InvalidRequest, MissingTarget
+from kernelevolve.errors import InvalidCandidate, InvalidProblem, InvalidRequest, MissingTarget
 from kernelevolve.judge.protocol import Judge
 from kernelevolve.judge.verdict import Effort, Verdict
 from kernelevolve.languages import detect
 from kernelevolve.operators import OPERATORS
-from kernelevolve.problems import Problem
+from kernelevolve.problems import Problem, Role
 from kernelevolve.problems.loaders import from_module, load_problem
 from kernelevolve.run import BEST_DIRECTORY, KERNEL_FILE, Run
 from kernelevolve.search.engine import Engine
@@ -69,6 +69,7 @@ def optimize(
         OPERATORS.get(name)
     store = open_store(out)
     text = _as_problem(problem, example_inputs, store)
+    refuse_vacuous(text, device)
     judge = open_judge(text, device, store)
     try:
         record = store.create_run(
@@ -138,6 +139,30 @@ def verify(
         return judge.evaluate(program, effort)
     finally:
         judge.close()
+
+
+def refuse_vacuous(problem: Problem, target: Target) -> None:
+    """InvalidProblem if no workload tells a right result from a wrong one: nothing found there would mean anything.
+
+    Workloads are vetted in turn, those of the search first, until one does; ``judge.vetting.vet`` tells of all.
+    """
+    from kernelevolve.judge.oracle import Oracle
+    from kernelevolve.judge.vetting import vet
+    from kernelevolve.problems.instance import load_instance
+
+    instance = load_instance(problem, target.device_type, check=False)
+    oracle = Oracle(instance, problem.tolerance)
+    reasons: list[str] = []
+    for workload in sorted(instance.workloads, key=lambda w: w.role is not Role.SEARCH):
+        report = vet(instance, oracle, [workload])
+        if not report.vacuous:
+            return
+        reasons += report.reasons[:1]
+    raise InvalidProblem(
+        f"no workload of {problem.name} tells a right result from a wrong one: {reasons[0] if reasons else ''}",
+        path=problem.path,
+        fix="give it a get_workloads() whose values move every output",
+    )
 
 
 def open_judge(problem: Problem, target: Target, store: Store) -> Judge:

@@ -9,7 +9,7 @@ import pytest
 from doubles import PROBLEM, ScriptedJudge, engine, new_run, search, settings
 
 import kernelevolve
-from kernelevolve.errors import InvalidCandidate, InvalidRequest
+from kernelevolve.errors import InvalidCandidate, InvalidProblem, InvalidRequest
 from kernelevolve.judge.verdict import VerdictKind
 from kernelevolve.run import Run
 from kernelevolve.session import read_candidate
@@ -83,6 +83,26 @@ def test_a_wrong_request_is_refused_before_a_run_exists(
 def test_a_module_needs_inputs(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="needs example inputs"):
         kernelevolve.optimize(abs, target="cpu", out=tmp_path)
+
+
+def test_a_problem_that_cannot_be_judged_is_refused_with_the_reason(tmp_path: Path) -> None:
+    constant = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.ones_like(x) + 0.0 * x
+
+
+def get_inputs():
+    return [torch.randn(64, 64)]
+"""
+    (tmp_path / "constant.py").write_text(constant)
+    with pytest.raises(InvalidProblem, match=r"constant\.py: no workload of constant tells a right result"):
+        kernelevolve.optimize(tmp_path / "constant.py", target="cpu", out=tmp_path / "runs")
+    assert Store(tmp_path / "runs").runs() == []
 
 
 def test_a_run_of_another_device_is_not_continued_here(tmp_path: Path) -> None:
