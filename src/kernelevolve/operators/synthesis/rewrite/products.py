@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kernelevolve.operators.synthesis.emit.emitter import Traits
-from kernelevolve.operators.synthesis.ir import Operation, Product, Program
+from kernelevolve.operators.synthesis.expr import Op
+from kernelevolve.operators.synthesis.ir import Combine, Operation, Pointwise, Product, Program, Reduction
 from kernelevolve.operators.synthesis.plan import Planner
 
 
@@ -22,4 +23,18 @@ def _chosen(operation: Operation, planner: Planner, traits: Traits) -> Operation
         # A convolution in two or three dimensions: libraries have special algorithms, a panel of columns is scattered.
         options = tuple(sorted(options, key=lambda option: option != "library"))
     answer = planner.choose(f"product:{operation.name}", options, niche=True)
-    return operation.library if answer == "library" else replace(operation, library=None)
+    if answer == "library":
+        return operation.library
+    if operation.rows and operation.columns and operation.contracted:
+        return replace(operation, library=None)
+    return _without_blocks(operation)
+
+
+def _without_blocks(product: Product) -> Operation:
+    """A product with a vector: nothing is used twice, so it is a reduction (or, with one term a sum, pointwise)."""
+    value = Op("mul", (product.left, product.right), product.left.dtype)
+    if not product.contracted:
+        return Pointwise(product.name, product.axes, product.target, value, product.origins)
+    return Reduction(
+        product.name, product.axes, product.contracted, Combine.SUM, value, (product.target,), origins=product.origins
+    )

@@ -9,6 +9,7 @@ from kernelevolve.operators.synthesis.emit.cpp.function import Function
 from kernelevolve.operators.synthesis.emit.cpp.products import product_function
 from kernelevolve.operators.synthesis.emit.cpp.rows import row_function
 from kernelevolve.operators.synthesis.emit.emitter import Emitted, Facts, Traits
+from kernelevolve.operators.synthesis.ir import Program
 from kernelevolve.operators.synthesis.kernels import LoopKernel, Schedule
 from kernelevolve.operators.synthesis.plan import Planner
 
@@ -41,7 +42,7 @@ class CppEmitter:
         """One C++ source with all kernels."""
         if not schedule.kernels:
             return Emitted((), "", {})
-        functions = [_function(kernel) for kernel in schedule.kernels]
+        functions = [_function(kernel, schedule.program, planner) for kernel in schedule.kernels]
         source = "\n\n".join([_HEAD.rstrip(), *(f.finish() for f in functions)])
         tunables = _tunables(source, facts)
         flags = ", ".join(f'f"-D{name}={{CONFIG[{name!r}]}}"' for name in tunables)
@@ -56,8 +57,8 @@ class CppEmitter:
         )  # fmt: skip
 
 
-def _function(kernel: LoopKernel) -> Function:
-    return product_function(kernel) if kernel.has_product else row_function(kernel)
+def _function(kernel: LoopKernel, program: Program, planner: Planner) -> Function:
+    return product_function(kernel) if kernel.has_product else row_function(kernel, program, planner)
 
 
 def _launch(function: Function) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernelevolve.operators.synthesis.emit.cpp.nest import Names, Scope
-from kernelevolve.operators.synthesis.emit.cpp.operations import STORAGE_TYPES, VALUE_TYPES
+from kernelevolve.operators.synthesis.emit.cpp.operations import STORAGE_TYPES
 from kernelevolve.operators.synthesis.emit.cpp.text import Text
 from kernelevolve.operators.synthesis.expr import Buffer, Expr, IndexValue, Load, Search, TableValue, walk
 from kernelevolve.operators.synthesis.index import Index, Size, Var, product_of, unflatten
@@ -15,9 +15,10 @@ from kernelevolve.operators.synthesis.kernels import LoopKernel, Pass, targets_o
 class Function:
     """The text of one kernel in the making."""
 
-    def __init__(self, kernel: LoopKernel) -> None:
-        self.kernel = kernel
-        buffers = (*kernel.reads(), *kernel.writes(), *kernel.locals)
+    def __init__(self, kernel: LoopKernel, body: LoopKernel | None = None) -> None:
+        """``body`` is the kernel as it is written out, if scratch has taken the place of results in it."""
+        self.kernel = kernel if body is None else body
+        buffers = (*kernel.reads(), *kernel.writes(), *self.kernel.locals)
         self.names = Names({b.name for b in buffers} | {kernel.name})
         self.scope = Scope(self.names, Text(1))
         self.body = Text(1)
@@ -79,7 +80,7 @@ class Function:
                 scope.storage[buffer] = (buffer.name, buffer.shape)
                 scope.declared.add(buffer)
                 count = product_of(buffer.shape)
-                kind = STORAGE_TYPES["bool"] if buffer.dtype == "bool" else VALUE_TYPES[buffer.dtype]
+                kind = STORAGE_TYPES[buffer.dtype]
                 if buffer.shape:
                     scope.text.line(f"alignas(64) {kind} {buffer.name}[{scope.index(count)}];")
                 else:

@@ -5,30 +5,38 @@ from __future__ import annotations
 from kernelevolve.operators.synthesis.emit.cpp.collapse import collapsed_rows, is_pointwise
 from kernelevolve.operators.synthesis.emit.cpp.function import Function
 from kernelevolve.operators.synthesis.emit.cpp.nest import Scope, searches_in
+from kernelevolve.operators.synthesis.emit.cpp.stream import Streamed, streamed
 from kernelevolve.operators.synthesis.emit.cpp.sweeps import blocks, lane_body, sweep, write
 from kernelevolve.operators.synthesis.emit.cpp.text import Text
 from kernelevolve.operators.synthesis.index import Var, product_of
+from kernelevolve.operators.synthesis.ir import Program
 from kernelevolve.operators.synthesis.kernels import Assign, LoopKernel, Pass
+from kernelevolve.operators.synthesis.plan import Planner
 
 
-def row_function(kernel: LoopKernel) -> Function:
+def row_function(kernel: LoopKernel, program: Program, planner: Planner) -> Function:
     """The function of a kernel without products."""
     kernel = collapsed_rows(kernel)
-    function = Function(kernel)
     if is_pointwise(kernel):
+        function = Function(kernel)
         _pointwise(function)
-    else:
-        _rows(function)
+        return function
+    collected, copies = streamed(kernel, program, planner)
+    function = Function(kernel, collected)
+    _rows(function, copies)
     return function
 
 
-def _rows(function: Function) -> None:
+def _rows(function: Function, copies: tuple[Streamed, ...]) -> None:
     kernel, body = function.kernel, function.body
     row = function.row_scope(kernel.rows, "row", 2) if kernel.rows else Scope(function.names, Text(1), function.scope)
     function.declare_locals(row)
     for step in kernel.passes:
         assert isinstance(step, Pass)
         sweep(row, step)
+    for copy in copies:
+        size = f"sizeof({copy.local.name})"
+        row.text.line(f"ke::stream({copy.buffer.name} + {row.index(copy.offset)}, {copy.local.name}, {size});")
     if not kernel.rows:
         body.extend(row.text)
         return
