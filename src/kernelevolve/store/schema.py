@@ -92,9 +92,9 @@ def connect(url: str) -> sa.Engine:
             sa.event.listen(engine, "connect", _prepare_sqlite)
         _ensure_tables(engine)
     except (DatabaseError, ImportError) as error:
-        words = str(getattr(error, "orig", None) or error)
+        words, place = str(getattr(error, "orig", None) or error), sa.make_url(url).render_as_string(hide_password=True)
         fix = "name a writable directory, or a database that runs and whose driver is installed"
-        raise KernelEvolveError(f"the run database {url!r} cannot be opened: {words}", fix=fix) from None
+        raise KernelEvolveError(f"the run database {place} cannot be opened: {words}", fix=fix) from None
     return engine
 
 
