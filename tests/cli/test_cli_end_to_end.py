@@ -14,6 +14,7 @@ import pytest
 
 from kernelevolve import cli, session
 from kernelevolve.cli.boundary import EXIT_INTERRUPTED
+from kernelevolve.judge.certificate import Certificate
 from kernelevolve.store import RunStatus
 from stored_runs import make_run
 
@@ -70,8 +71,8 @@ def test_a_search_leaves_kernel_certificate_and_report(workspace: Path) -> None:
     assert "run " + summary["run"] in finished.stderr
     assert "new best: node" in finished.stderr
     place = workspace / "runs" / summary["run"]
-    assert "ModelNew" in (place / "best" / "kernel.py").read_text()
-    assert json.loads((place / "best" / "certificate.json").read_text())["samples"]
+    certificate = Certificate.model_validate_json((place / "best" / "certificate.json").read_text())
+    assert certificate.check_consistency(kernel=(place / "best" / "kernel.py").read_text()) == []
     assert summary["run"] in (place / "report.html").read_text()
 
     shown = execute(workspace, "show", "last", "--json")
