@@ -20,7 +20,8 @@ class Node:
     fitness: float
     """log(best baseline seconds / candidate seconds); 0 is the baseline, -inf if not correct."""
     structure: str
-    """``structure_key`` of the source, for dedup; equal for all configurations of one program."""
+    """``structure_key`` of the source, equal for all configurations of one program; an earlier program's key if both
+    built into the same artifact."""
     depth: int
     """Edges to the nearest root; a draft has 0."""
     niche: str = ""
