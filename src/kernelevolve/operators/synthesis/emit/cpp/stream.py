@@ -17,8 +17,8 @@ from kernelevolve.operators.synthesis.plan import Planner
 
 _LARGEST_ROW = 1 << 15
 """Bytes of a row that may be collected on the stack: what a first-level cache holds beside the inputs."""
-_WORTHWHILE = 1 << 22
-"""Bytes of results from which streaming is the default: they would drive everything else out of a second-level cache."""
+_WORTHWHILE = 1 << 26
+"""Bytes of results from which streaming is the default: more than a last-level cache keeps."""
 
 
 @dataclass(frozen=True)
