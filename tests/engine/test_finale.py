@@ -21,7 +21,7 @@ def promotions(listener: Recorder) -> list[tuple[int, bool]]:
 
 def test_finalists_continue_their_numeric_search_and_better_numbers_are_a_node(tmp_path: Path) -> None:
     points = 28  # of the scripted space: a search that may time them all finds the best
-    store, run, _ = search(tmp_path, settings(20, quick_trials=3, full_trials=points))
+    store, run, _ = search(tmp_path, settings(20, quick_trials=1, full_trials=points))
     nodes = [s.node for s in store.nodes(run.id)]
     tuned = [n for n in nodes if n.operator == TUNE]
     assert tuned
