@@ -4,8 +4,9 @@
 
 The graph is grown the way a long search grows one: a third of the children hang below one of the fittest programs, the
 others below a recent one or any; one in four fails, some combine two parents. Each policy then learns the whole graph
-(what a resumed run does), and is timed on selections, each followed by the insert of its result. Memory is the resident
-size of a process that holds the interpreter, the graph and one policy.
+(what a resumed run does), and is timed on selections, each followed by the insert of its result. Times are processor
+times of the thread, so that other work on the machine is not counted. Memory is the largest resident size of a process
+that holds the interpreter, the graph and one policy.
 
 Bars: a selection stays below 10 ms, memory below 500 MB.
 """
@@ -87,21 +88,21 @@ def grow(count: int, seed: int = 0) -> SearchGraph:
 def measure(name: str, nodes: int, selections: int) -> Row:
     """Grow a graph, teach it to one policy, and select from it."""
     graph, policy, rng = grow(nodes), POLICIES.get(name)(), random.Random(1)
-    started = time.perf_counter()
+    started = time.thread_time()
     for node in graph.nodes():
         policy.update(graph, node)
     policy.load_state_dict(policy.state_dict())
-    rebuilt = time.perf_counter() - started
+    rebuilt = time.thread_time() - started
     selecting, updating = [], []
     for _ in range(selections):
-        started = time.perf_counter()
+        started = time.thread_time()
         (expansion,) = policy.select(graph, 1, rng)
-        selecting.append(1000 * (time.perf_counter() - started))
+        selecting.append(1000 * (time.thread_time() - started))
         node = child_of(graph, expansion.parents, rng)
         graph.insert(node)
-        started = time.perf_counter()
+        started = time.thread_time()
         policy.update(graph, node)
-        updating.append(1000 * (time.perf_counter() - started))
+        updating.append(1000 * (time.thread_time() - started))
     percentiles = quantiles(selecting, n=100)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return Row(name, rebuilt, percentiles[49], percentiles[98], max(selecting), max(updating), memory)

@@ -8,6 +8,7 @@ children are. Values are scaled by the range seen so far. An expansion counts as
 
 from __future__ import annotations
 
+import heapq
 import math
 import random
 from dataclasses import dataclass, field
@@ -21,18 +22,27 @@ from kernelevolve.search.node import Node
 class _Vertex:
     """A correct program in the tree, or the virtual root, whose children are the drafts."""
 
-    parents: tuple[int, ...]
-    """What an expansion here is made from: the program, or nothing."""
+    number: int
+    """Of the node; -1 for the virtual root."""
     above: _Vertex | None
     value: float
     """Best fitness here and below."""
     visits: int = 0
     """Expansions issued at this vertex or below it."""
+    met: bool = False
+    """True if it has ever had a visit, also one that was withdrawn."""
     started: int = 0
     """Expansions issued at this vertex, whatever became of them."""
-    below: list[_Vertex] = field(default_factory=list)
+    fresh: list[tuple[float, int]] = field(default_factory=list)
+    """Children without visits, a heap of (-value, number): the fittest of them has their greatest bound."""
+    tried: list[_Vertex] = field(default_factory=list)
+    """Children that have had a visit."""
+    open_below: int = 0
+    """Children that are not closed."""
+    spent: bool = False
+    """True if nothing new can be made from this program itself."""
     closed: bool = False
-    """True if neither this vertex nor any below it has anything new to give."""
+    """True if it is spent and so is everything below it."""
 
 
 class Mcts(ExpandingPolicy):
@@ -59,28 +69,21 @@ class Mcts(ExpandingPolicy):
         self._exploration = exploration
         self._widening = widening
         self._exponent = exponent
-        self._root = _Vertex(parents=(), above=None, value=-math.inf)
+        self._root = _Vertex(number=-1, above=None, value=-math.inf)
         self._anchors: list[_Vertex] = []
         """Node -> the vertex that its children hang below: its own if it is correct."""
         self._low, self._high = math.inf, -math.inf
 
     def _choose(self, graph: SearchGraph, rng: random.Random) -> tuple[int, ...] | None:
-        while not self._root.closed:
-            vertex = self._descend()
-            if not self._in_flight.is_spent(vertex.parents):
-                return vertex.parents
-            vertex.closed = True
-        return None
-
-    def _descend(self) -> _Vertex:
-        """The vertex to expand; a spent one if there is nothing else below it."""
+        if self._root.closed:
+            return None
         at = self._root
-        while at.started >= self._room(at) or self._in_flight.is_spent(at.parents):
+        while at.spent or at.started >= self._room(at):
             child = self._best_child(at)
             if child is None:
                 break
             at = child
-        return at
+        return () if at is self._root else (at.number,)
 
     def _room(self, vertex: _Vertex) -> int:
         """How many children a vertex may have at its present number of visits."""
@@ -91,12 +94,24 @@ class Mcts(ExpandingPolicy):
         low, spread = self._low, self._high - self._low
         scale = 1 / spread if spread > 0 else 0.0
         bonus = self._exploration * math.sqrt(math.log(1 + vertex.visits))
-        best, best_score = None, -math.inf
-        for child in vertex.below:
-            score = (child.value - low) * scale + bonus / math.sqrt(1 + child.visits)
-            if score > best_score and not child.closed:
-                best, best_score = child, score
+        best = self._best_fresh(vertex)
+        best_bound = (best.value - low) * scale + bonus if best is not None else -math.inf
+        for child in vertex.tried:
+            bound = (child.value - low) * scale + bonus / math.sqrt(1 + child.visits)
+            if bound < best_bound or child.closed:
+                continue
+            if best is None or bound > best_bound or child.number < best.number:
+                best, best_bound = child, bound
         return best
+
+    def _best_fresh(self, vertex: _Vertex) -> _Vertex | None:
+        """The fittest open child without visits; entries of others are dropped when they are met."""
+        while vertex.fresh:
+            child = self._anchors[vertex.fresh[0][1]]
+            if not child.met and not child.closed:
+                return child
+            heapq.heappop(vertex.fresh)
+        return None
 
     def _anchor(self, parents: tuple[int, ...]) -> _Vertex:
         return self._anchors[parents[0]] if parents else self._root
@@ -108,13 +123,18 @@ class Mcts(ExpandingPolicy):
         if not (node.correct and math.isfinite(node.fitness)):
             self._anchors.append(above)
             return
-        vertex = _Vertex(parents=(node.id,), above=above, value=node.fitness)
+        vertex = _Vertex(number=node.id, above=above, value=node.fitness)
         self._anchors.append(vertex)
-        above.below.append(vertex)
         self._low, self._high = min(self._low, node.fitness), max(self._high, node.fitness)
+        heapq.heappush(above.fresh, (-vertex.value, vertex.number))
+        above.open_below += 1
         at: _Vertex | None = above
         while at is not None and (at.closed or at.value < node.fitness):
-            at.value, at.closed = max(at.value, node.fitness), False
+            at.value = max(at.value, node.fitness)
+            if at.closed:
+                at.closed = False
+                if at.above is not None:
+                    at.above.open_below += 1
             at = at.above
 
     @staticmethod
@@ -123,6 +143,9 @@ class Mcts(ExpandingPolicy):
         vertex.started += change
         at: _Vertex | None = vertex
         while at is not None:
+            if not at.met and at.above is not None:
+                at.above.tried.append(at)
+                at.met = True
             at.visits += change
             at = at.above
 
@@ -133,7 +156,16 @@ class Mcts(ExpandingPolicy):
         self._visit(self._anchor(parents), -1)
 
     def _retire(self, parents: tuple[int, ...]) -> None:
-        """A spent vertex closes by itself, when the walk next comes by."""
+        vertex = self._anchor(parents)
+        if len(parents) > 1 or (parents and vertex.number != parents[0]):
+            return  # two programs to combine, or a failure that cannot be mended
+        vertex.spent = True
+        at: _Vertex | None = vertex
+        while at is not None and at.spent and not at.closed and not at.open_below:
+            at.closed = True
+            at = at.above
+            if at is not None:
+                at.open_below -= 1
 
 
 POLICY = Mcts
