@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from kernelevolve.judge.verdict import Effort, Roofline, Stage, Verdict, VerdictKind
+from kernelevolve.report.claim import control_sentence
 from kernelevolve.report.contents import Contents, collect
 from kernelevolve.report.explain import explain
 from kernelevolve.report.knobs import knobs
-from kernelevolve.report.summary import control_sentence
 from kernelevolve.run import Run
 from stored_runs import make_run
 
@@ -69,7 +69,7 @@ def test_the_control_is_the_best_of_the_drafts(contents: Contents) -> None:
     drafts = [e.node.fitness for e in contents.entries if not e.node.parents]
     assert contents.control.drafts == len(drafts)
     assert contents.control.best_draft == max(drafts)
-    sentence = control_sentence(contents)
+    sentence = control_sentence(contents.control, len(contents.entries))
     assert f"{math.exp(max(drafts)):.2f}× the best baseline (measured)" in sentence
     assert "(estimated)" in sentence
 

@@ -148,7 +148,7 @@ def _strip_plot(workload: str, clock: Clock, group: Sequence[Samples]) -> StripP
         strips.append(
             Strip(samples.program, top, height, "".join(marks), x(min(median, last)), seconds_text(median), beyond)
         )
-    ticks = tuple(Tick(x(t), seconds_text(t)) for t in _linear_ticks(first, last, 6))
+    ticks = tuple(Tick(x(t), seconds_text(t) if t else "0") for t in _linear_ticks(first, last, 6))
     height = len(group) * _STRIP_ROW + _STRIP_AXIS
     return StripPlot(workload, clock, group[0].method, tuple(strips), ticks, _STRIP_WIDTH, height)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
 from kernelevolve.judge.verdict import Measurement, Speedup, Verdict
-from kernelevolve.report.units import share_text, speedup_text
+from kernelevolve.report.units import ratio_text, share_text, speedup_text
+from kernelevolve.search.control import BestOfN
 
 
 class Standing(StrEnum):
@@ -70,6 +72,18 @@ def describe_basis(measurement: Measurement) -> str:
         f"interval a {confidence:.0%} bootstrap over paired blocks"
         + (f"; a baseline timed against itself differed by {share_text(float(noise))}" if noise is not None else "")
         + "."
+    )
+
+
+def control_sentence(control: BestOfN, evaluations: int) -> str:
+    """What best-of-n, the control of every search, would have reached with as many evaluations."""
+    drafts = "1 independent draft" if control.drafts == 1 else f"{control.drafts} independent drafts"
+    if not math.isfinite(control.best_draft):
+        return f"{drafts}, none of them correct"
+    best, estimate = (ratio_text(math.exp(fitness)) for fitness in (control.best_draft, control.estimate))
+    return (
+        f"best of {drafts} alone: {best} the best baseline (measured); with all {evaluations} evaluations spent on "
+        f"drafts: {estimate} (estimated)"
     )
 
 

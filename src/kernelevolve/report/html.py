@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import math
 import os
 import tempfile
 from pathlib import Path
@@ -51,7 +50,6 @@ def render(contents: Contents) -> str:
     )
     for name in ("seconds_text", "duration_text", "ratio_text", "speedup_text", "share_text"):
         environment.filters[name] = getattr(units, name)
-    environment.filters["exp"] = math.exp
     environment.filters["outcome"] = claim.outcome_word
     loader = environment.loader
     assert loader is not None
@@ -63,6 +61,7 @@ def render(contents: Contents) -> str:
         summary=contents.summary,
         best=best,
         claim=claim.state_claim(best.verdict if best else None, best is not None and best.promoted),
+        control=claim.control_sentence(contents.control, len(contents.entries)),
         tree=lay_out(contents),
         chart=fitness_chart(contents),
         chart_size=(CHART_WIDTH, CHART_HEIGHT),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 from rich.console import Console
@@ -11,11 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from kernelevolve.judge.verdict import Effort, Verdict, VerdictKind
-from kernelevolve.report.claim import Standing, outcome_word, state_claim
+from kernelevolve.report.claim import Standing, control_sentence, outcome_word, state_claim
 from kernelevolve.report.contents import Contents
 from kernelevolve.report.explain import explain
 from kernelevolve.report.style import VERDICT_STYLES
-from kernelevolve.report.units import MISSING, duration_text, ratio_text, seconds_text, share_text, speedup_text
+from kernelevolve.report.units import MISSING, duration_text, seconds_text, share_text, speedup_text
 
 _STANDING_STYLES = {
     Standing.WIN: "bold green",
@@ -105,24 +104,10 @@ def _cost_table(contents: Contents) -> Table:
     table.add_row(Text("evaluations", "dim"), Text.assemble(f"{summary.evaluations}  (", counts, ")"))
     table.add_row(Text("trials", "dim"), f"{summary.trials}  (timings of configurations inside them, counted apart)")
     table.add_row(Text("wall time", "dim"), duration_text(summary.seconds))
-    table.add_row(Text("control", "dim"), control_sentence(contents))
+    table.add_row(Text("control", "dim"), control_sentence(contents.control, len(contents.entries)))
     why = summary.reason if summary.reason != summary.status else ""
     table.add_row(Text("status", "dim"), f"{summary.status}: {why}" if why else str(summary.status))
     return table
-
-
-def control_sentence(contents: Contents) -> str:
-    """What best-of-n, the control of every search, would have reached."""
-    control = contents.control
-    if not control.drafts:
-        return "no independent draft was judged"
-    if not math.isfinite(control.best_draft):
-        return f"none of {control.drafts} independent drafts was correct"
-    best, estimate = (ratio_text(math.exp(fitness)) for fitness in (control.best_draft, control.estimate))
-    return (
-        f"best of {control.drafts} independent drafts alone: {best} the best baseline (measured); "
-        f"best of {len(contents.entries)} drafts: {estimate} (estimated)"
-    )
 
 
 def _by_kind(contents: Contents) -> list[tuple[VerdictKind, int]]:
