@@ -16,23 +16,24 @@ from kernelevolve.operators.synthesis.emit.cpp.collapse import collapsed_rows
 from kernelevolve.operators.synthesis.emit.cpp.function import Function
 from kernelevolve.operators.synthesis.emit.cpp.nest import Scope
 from kernelevolve.operators.synthesis.emit.cpp.operations import STORAGE_TYPES, VALUE_TYPES
+from kernelevolve.operators.synthesis.emit.cpp.product_passes import (
+    buffers_read,
+    buffers_touched,
+    follows_columns,
+    over_axis,
+    segments_of,
+    zero_outside,
+)
 from kernelevolve.operators.synthesis.emit.cpp.sweeps import sweep, write
 from kernelevolve.operators.synthesis.emit.cpp.text import Text
 from kernelevolve.operators.synthesis.expr import (
     Buffer,
-    Cast,
-    Const,
-    Expr,
-    IndexValue,
     Load,
-    Masked,
-    Op,
     Role,
     compute_dtype,
-    walk,
 )
 from kernelevolve.operators.synthesis.index import Index, Var, flatten, product_of, unflatten
-from kernelevolve.operators.synthesis.kernels import Assign, LoopKernel, Pass, ProductPass, targets_of
+from kernelevolve.operators.synthesis.kernels import Assign, LoopKernel, Pass, ProductPass
 
 
 @dataclass
@@ -87,7 +88,7 @@ class _Block:
             isinstance(self.kernel.passes[0], ProductPass)
             and len(products) == 1
             and len(products[0].columns) == 1
-            and all(_follows_columns(p, products[0]) for p in self.kernel.passes[1:])
+            and all(follows_columns(p, products[0]) for p in self.kernel.passes[1:])
             and isinstance(last, Pass)
         )
 
@@ -141,12 +142,12 @@ class _Block:
 
     def _declare_tiles(self, scope: Scope) -> None:
         """Memory for every ROW buffer that lives across a product, and for panels."""
-        segments = _segments(self.kernel.passes)
+        segments = segments_of(self.kernel.passes)
         products = [p for p in self.kernel.passes if isinstance(p, ProductPass)]
         for buffer in self.kernel.locals:
-            used_in = {n for n, steps in enumerate(segments) if any(buffer in _touched(s) for s in steps)}
+            used_in = {n for n, steps in enumerate(segments) if any(buffer in buffers_touched(s) for s in steps)}
             product = next((p for p in products if p.target.buffer == buffer), None)
-            read_by_product = any(buffer in _read(p) for p in products)
+            read_by_product = any(buffer in buffers_read(p) for p in products)
             if product is None and not read_by_product and len(used_in) <= 1:
                 continue
             size = scope.index(product_of(buffer.shape))
@@ -255,7 +256,7 @@ class _Block:
         flat = Var("lane_column", product_of(c.extent for c in product.columns))
         columns = _digits(flat, product.columns)
         right = product.right.substitute(columns)
-        inside_value, bounds = _ranges(right, flat)
+        inside_value, bounds = zero_outside(right, flat)
         contracted = product.contracted
         packed = Scope(self.function.names, Text(text.depth), scope)
         packed.uses.clear()
@@ -316,7 +317,7 @@ class _Block:
     def _whole_rows(self, outer: Scope) -> None:
         """Alternate between products over the block and passes over its rows."""
         product_number = 0
-        for steps in _segments(self.kernel.passes):
+        for steps in segments_of(self.kernel.passes):
             first = steps[0]
             if isinstance(first, ProductPass):
                 columns = outer.index(product_of(c.extent for c in first.columns))
@@ -325,7 +326,7 @@ class _Block:
                 product_number += 1
                 continue
             row = self._row_scope(outer)
-            touched = {b for s in steps for b in _touched(s)}
+            touched = {b for s in steps for b in buffers_touched(s)}
             for buffer in self.kernel.locals:
                 if buffer in touched and buffer not in self.tiles:
                     _declare(row, buffer)
@@ -346,7 +347,7 @@ class _Block:
         self._multiply(outer, product, self.panels[0], "first_column", "last_column", offset=False)
         row = self._row_scope(outer)
         steps = [p for p in self.kernel.passes if isinstance(p, Pass)]
-        assigns = [a for p in steps for a in _over(p, axis).assigns]
+        assigns = [a for p in steps for a in over_axis(p, axis).assigns]
         row.uses.clear()
         row.count(a.value for a in assigns)
         row.written |= {a.target.buffer for a in assigns}
@@ -380,80 +381,6 @@ def _declare(scope: Scope, buffer: Buffer, known_as: Buffer | None = None) -> No
     scope.text.line(f"alignas(64) {kind} {buffer.name}[{count}];" if buffer.shape else f"{kind} {buffer.name};")
     scope.storage[known_as or buffer] = (buffer.name, buffer.shape)
     scope.declared.add(known_as or buffer)
-
-
-def _segments(passes: Sequence[Pass | ProductPass]) -> list[list[Pass | ProductPass]]:
-    """Passes grouped: each product alone, the others in runs."""
-    segments: list[list[Pass | ProductPass]] = []
-    for step in passes:
-        if isinstance(step, ProductPass) or not segments or isinstance(segments[-1][0], ProductPass):
-            segments.append([step])
-        else:
-            segments[-1].append(step)
-    return segments
-
-
-def _read(step: Pass | ProductPass) -> set[Buffer]:
-    values: list[Expr] = [step.left, step.right] if isinstance(step, ProductPass) else []
-    if isinstance(step, Pass):
-        values = [*(a.value for a in step.assigns), *(a.value for a in step.accumulates)]
-    return {e.buffer for v in values for e in walk(v) if isinstance(e, Load)}
-
-
-def _touched(step: Pass | ProductPass) -> set[Buffer]:
-    return _read(step) | {t.buffer for t in targets_of(step)}
-
-
-def _follows_columns(step: Pass | ProductPass, product: ProductPass) -> bool:
-    """True for a pointwise pass over exactly the columns of the product, reading it at its own place only."""
-    if not isinstance(step, Pass) or step.accumulates or tuple(a.extent for a in step.axes) != (
-        product.columns[0].extent,
-    ):  # fmt: skip
-        return False
-    (axis,) = step.axes
-    local = [e for a in step.assigns for e in walk(a.value) if isinstance(e, Load) and e.buffer.role is Role.ROW]
-    return all(e.index == (Index.of(axis),) for e in local)
-
-
-def _over(step: Pass, axis: Var) -> Pass:
-    """The pass with its axis named as that of the product."""
-    mapping = {step.axes[0]: Index.of(axis)}
-    assigns = tuple(Assign(a.target.substitute(mapping), a.value.substitute(mapping)) for a in step.assigns)
-    return replace(step, axes=(axis,), assigns=assigns)
-
-
-def _ranges(expr: Expr, lane: Var) -> tuple[Expr, list[tuple[Index, Index]]]:
-    """``(value, bounds)`` of a value that is zero outside a run of lanes: inside where 0 <= low + lane < size for each.
-
-    Without bounds the value is the whole expression.
-    """
-    masked = expr.arg if isinstance(expr, Cast) else expr
-    if not isinstance(masked, Masked) or not isinstance(masked.other, Const) or masked.other.value != 0:
-        return expr, []
-    lows: list[Index] = []
-    sizes: dict[Index, Index] = {}
-    pending: list[Expr] = [masked.condition]
-    while pending:
-        test = pending.pop()
-        if isinstance(test, Op) and test.name == "and":
-            pending += test.args
-            continue
-        if not isinstance(test, Op) or not isinstance(test.args[0], IndexValue):
-            return expr, []
-        place, bound = test.args[0].index, test.args[1]
-        if place.coefficient(lane) != Index.of(1):
-            return expr, []
-        low = place - Index.of(lane)
-        if test.name == "ge" and isinstance(bound, Const) and bound.value == 0:
-            lows.append(low)
-        elif test.name == "lt" and isinstance(bound, IndexValue):
-            sizes[low] = bound.index
-        else:
-            return expr, []
-    if set(lows) != set(sizes):
-        return expr, []
-    value = masked.value if expr is masked else Cast(masked.value, expr.dtype)
-    return value, [(low, sizes[low]) for low in dict.fromkeys(lows)]
 
 
 def _digits(flat: Var, axes: Sequence[Var]) -> dict[Var, Index]:
