@@ -17,7 +17,7 @@ from kernelevolve.operators.synthesis.expr import (
     Role,
     walk,
 )
-from kernelevolve.operators.synthesis.index import Index, Var
+from kernelevolve.operators.synthesis.index import Index, Var, unflatten
 from kernelevolve.operators.synthesis.kernels import Assign, Pass, ProductPass, targets_of
 
 
@@ -93,3 +93,8 @@ def zero_outside(expr: Expr, lane: Var) -> tuple[Expr, list[tuple[Index, Index]]
         return expr, []
     value = masked.value if expr is masked else Cast(masked.value, expr.dtype)
     return value, [(low, sizes[low]) for low in dict.fromkeys(lows)]
+
+
+def digits_of(flat: Var, axes: Sequence[Var]) -> dict[Var, Index]:
+    """Axes as the digits of one flattened position."""
+    return dict(zip(axes, unflatten(Index.of(flat), tuple(a.extent for a in axes)), strict=True))

@@ -9,7 +9,6 @@ Where only pointwise passes follow the one product, the columns are divided amon
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kernelevolve.operators.synthesis.emit.cpp.collapse import collapsed_rows
@@ -19,6 +18,7 @@ from kernelevolve.operators.synthesis.emit.cpp.operations import STORAGE_TYPES, 
 from kernelevolve.operators.synthesis.emit.cpp.product_passes import (
     buffers_read,
     buffers_touched,
+    digits_of,
     follows_columns,
     over_axis,
     segments_of,
@@ -32,7 +32,7 @@ from kernelevolve.operators.synthesis.expr import (
     Role,
     compute_dtype,
 )
-from kernelevolve.operators.synthesis.index import Index, Var, flatten, product_of, unflatten
+from kernelevolve.operators.synthesis.index import Index, Var, flatten, product_of
 from kernelevolve.operators.synthesis.kernels import Assign, LoopKernel, Pass, ProductPass
 
 
@@ -254,7 +254,7 @@ class _Block:
     def _pack_by_element(self, scope: Scope, product: ProductPass, panel: str, start: str, depth: str) -> None:
         text, width = self.text, _width(product)
         flat = Var("lane_column", product_of(c.extent for c in product.columns))
-        columns = _digits(flat, product.columns)
+        columns = digits_of(flat, product.columns)
         right = product.right.substitute(columns)
         inside_value, bounds = zero_outside(right, flat)
         contracted = product.contracted
@@ -381,10 +381,6 @@ def _declare(scope: Scope, buffer: Buffer, known_as: Buffer | None = None) -> No
     scope.text.line(f"alignas(64) {kind} {buffer.name}[{count}];" if buffer.shape else f"{kind} {buffer.name};")
     scope.storage[known_as or buffer] = (buffer.name, buffer.shape)
     scope.declared.add(known_as or buffer)
-
-
-def _digits(flat: Var, axes: Sequence[Var]) -> dict[Var, Index]:
-    return dict(zip(axes, unflatten(Index.of(flat), tuple(a.extent for a in axes)), strict=True))
 
 
 def scope_index(scope: Scope, position: Index, start: str) -> str:
