@@ -26,12 +26,7 @@ from kernelevolve.operators.synthesis.emit.cpp.product_passes import (
 )
 from kernelevolve.operators.synthesis.emit.cpp.sweeps import sweep, write
 from kernelevolve.operators.synthesis.emit.cpp.text import Text
-from kernelevolve.operators.synthesis.expr import (
-    Buffer,
-    Load,
-    Role,
-    compute_dtype,
-)
+from kernelevolve.operators.synthesis.expr import Buffer, Load, Role, compute_dtype
 from kernelevolve.operators.synthesis.index import Index, Var, flatten, product_of
 from kernelevolve.operators.synthesis.kernels import Assign, LoopKernel, Pass, ProductPass
 
