@@ -250,3 +250,21 @@ _case("a scalar result", "x\nreturn (x * 2).mean().sqrt()", "torch.rand(3, 4)")
 _case("one element", "x\nreturn torch.softmax(x * 2, -1), x.sum(), x.var(1, unbiased=False)", "torch.rand(1, 1)")
 _case("nothing to compute", "x\nreturn x, x.t(), x[0]", "torch.rand(3, 4)")
 _case("an input twice", "x\ny = x + 1\nreturn y, y, y.t(), y * 2", "torch.rand(3, 4)")
+_case(
+    "many tables",
+    """indices, offsets, x
+pooled = [F.embedding_bag(i, t.weight, o, mode="sum") for i, t, o in zip(indices, self.tables, offsets)]
+ids = [torch.bucketize(x[f], b) + 100 * f for f, b in enumerate(self.borders())]
+return torch.stack(pooled, 1), torch.cat(pooled, 1), torch.stack(ids), torch.cat([t(i[:6]) for i, t in zip(indices, self.tables)], 1)""",
+    """[torch.randint(0, 9 + k, (20 + k,)) for k in range(5)], [torch.tensor([0, 3, 3, 11, 16]) for _ in range(5)],
+            torch.randn(5, 40)""",
+    """self.tables = nn.ModuleList([nn.Embedding(9 + k, 24) for k in range(5)])
+for k in range(5):
+    self.register_buffer(f"b{k}", torch.randn(3 + 2 * k).sort().values)
+self.borders = lambda: [getattr(self, f"b{k}") for k in range(5)]""",
+)
+_case(
+    "long reductions to few values",
+    "x, y\nreturn (x - y).square().mean(), x.amax(), y.sum((1, 2)), (x * y).std(), (x > 5).any(), x.flatten().sum(0)",
+    "torch.randn(4, 32, 1024), torch.randn(4, 32, 1024)",
+)

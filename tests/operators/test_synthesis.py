@@ -23,7 +23,7 @@ from kernelevolve.problems import Problem, Workload
 from kernelevolve.problems.instance import Instance, load_instance
 from kernelevolve.problems.outputs import flatten_outputs
 
-FACTS = {"threads": 2, "simd_bytes": 64, "isa": "avx512f"}
+FACTS: dict[str, str | int | float] = {"threads": 2, "simd_bytes": 64, "isa": "avx512f"}
 
 
 def subject(case: Problem) -> Subject:

@@ -93,7 +93,7 @@ class LoopKernel:
         return any(isinstance(p, ProductPass) for p in self.passes)
 
     def reads(self) -> tuple[Buffer, ...]:
-        """Global buffers read, in order of first use; the members of a family, not the family."""
+        """Global buffers read, in order of first use; a family counts as one buffer."""
         found: dict[Buffer, None] = {}
         for expr in self.expressions():
             for e in walk(expr):

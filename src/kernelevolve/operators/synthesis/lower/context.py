@@ -25,7 +25,7 @@ from kernelevolve.operators.synthesis.expr import (
     cast,
     compute_dtype,
 )
-from kernelevolve.operators.synthesis.index import Index, Var, flatten, strides_of
+from kernelevolve.operators.synthesis.index import Index, Var, flatten, non_negative, strides_of
 from kernelevolve.operators.synthesis.ir import Operation, Pointwise, StridedView, Target
 
 
@@ -168,7 +168,9 @@ class Lowering:
             offset = flatten(expr.index, expr.buffer.shape)
             strides = [Index() if a.extent.constant == 1 else offset.coefficient(a) for a in source.axes]
             start = offset.substitute({a: Index() for a in source.axes})
-            if offset.affine and all(s is not None and not s.variables for s in strides) and not start.variables:
+            # torch has no negative strides: a flipped tensor is copied.
+            usable = all(s is not None and not s.variables and non_negative(s) for s in strides)
+            if offset.affine and usable and not start.variables:
                 plain = StridedView(expr.buffer, source.shape, tuple(s for s in strides if s is not None), start)
                 return _with_unit_strides(plain)
         buffer = self.materialised(source, f"{name}_copy")

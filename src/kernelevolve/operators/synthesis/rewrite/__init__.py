@@ -17,6 +17,8 @@ from kernelevolve.operators.synthesis.rewrite.inline import inlined
 from kernelevolve.operators.synthesis.rewrite.moments import moments_chosen
 from kernelevolve.operators.synthesis.rewrite.products import products_chosen
 from kernelevolve.operators.synthesis.rewrite.sink import copies_sunk
+from kernelevolve.operators.synthesis.rewrite.split import long_reductions_split
+from kernelevolve.operators.synthesis.rewrite.stack import alike_stacked
 
 Rewrite = Callable[[Program, Planner, Traits], Program]
 
@@ -28,6 +30,8 @@ REWRITES: tuple[Rewrite, ...] = (
     inlined,
     without_dead_operations,
     copies_sunk,
+    alike_stacked,
+    long_reductions_split,
 )
 
 

@@ -5,49 +5,62 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kernelevolve.operators.synthesis.emit.emitter import Traits
-from kernelevolve.operators.synthesis.expr import Cast, Expr, Load, Role
+from kernelevolve.operators.synthesis.expr import Buffer, Cast, Expr, Load, Role
 from kernelevolve.operators.synthesis.fuse.solve import solve
 from kernelevolve.operators.synthesis.index import Index, Var, product_of
-from kernelevolve.operators.synthesis.ir import Operation, Pointwise, Program, Reduction, Target, read_buffers
+from kernelevolve.operators.synthesis.ir import (
+    Extern,
+    Operation,
+    Pointwise,
+    Program,
+    Reduction,
+    Target,
+    read_buffers,
+    written_buffers,
+)
 from kernelevolve.operators.synthesis.plan import Planner
 
 
 def copies_sunk(program: Program, planner: Planner, traits: Traits) -> Program:
-    """The program without copies of the results of reductions: a transposed or concatenated result is written in place.
+    """The program without copies of results: a transposed, reshaped or concatenated result is written in place.
 
-    The copy must read every element of the result exactly once.
+    The copy must read every element of the result exactly once, and be its only reader.
     """
     operations = list(program.operations)
     position = 0
     while position < len(operations):
-        reduction = operations[position]
-        place = _only_copy(operations, reduction) if isinstance(reduction, Reduction) else None
-        if place is not None:
-            copy = operations[place]
-            assert isinstance(reduction, Reduction) and isinstance(copy, Pointwise)
-            target = _composed(reduction.targets[0], copy)
-            if target is not None:
-                origins = tuple(dict.fromkeys((*reduction.origins, *copy.origins)))
-                operations[position] = replace(reduction, targets=(target,), origins=origins)
-                del operations[place]
-                continue
-        position += 1
+        copy = operations[position]
+        load = _copied(copy.value) if isinstance(copy, Pointwise) else None
+        moved = _sunk(operations, copy, load.buffer) if isinstance(copy, Pointwise) and load is not None else None
+        if moved is None:
+            position += 1
+        else:
+            operations = [o for o in moved if o is not copy]
     return replace(program, operations=tuple(operations))
 
 
-def _only_copy(operations: list[Operation], reduction: Reduction) -> int | None:
-    """Where the only reader of a reduction's only result stands, if that is a plain copy."""
-    if len(reduction.targets) != 1:
+def _sunk(operations: list[Operation], copy: Pointwise, buffer: Buffer) -> list[Operation] | None:
+    """The operations with every writer of a buffer writing where the copy puts it; None if that cannot be."""
+    if buffer.role is not Role.TEMPORARY:
         return None
-    buffer = reduction.targets[0].buffer
-    readers = [n for n, o in enumerate(operations) if buffer in read_buffers(o)]
-    if buffer.role is not Role.TEMPORARY or len(readers) != 1:
-        return None
-    reader = operations[readers[0]]
-    if not isinstance(reader, Pointwise):
-        return None
-    load = _copied(reader.value)
-    return readers[0] if load is not None and load.buffer == buffer else None
+    moved: list[Operation] = []
+    for operation in operations:
+        if operation is not copy and buffer in read_buffers(operation):
+            return None
+        if buffer not in written_buffers(operation):
+            moved.append(operation)
+            continue
+        if isinstance(operation, Extern) or (isinstance(operation, Reduction) and len(operation.targets) != 1):
+            return None
+        target = _composed(operation.targets[0] if isinstance(operation, Reduction) else operation.target, copy)
+        if target is None:
+            return None
+        origins = tuple(dict.fromkeys((*operation.origins, *copy.origins)))
+        if isinstance(operation, Reduction):
+            moved.append(replace(operation, targets=(target,), origins=origins))
+        else:
+            moved.append(replace(operation, target=target, origins=origins))
+    return moved
 
 
 def _copied(expr: Expr) -> Load | None:
@@ -57,7 +70,7 @@ def _copied(expr: Expr) -> Load | None:
 
 
 def _composed(target: Target, copy: Pointwise) -> Target | None:
-    """Where the copy puts what the reduction writes to ``target``."""
+    """Where the copy puts what is written to ``target``."""
     load = _copied(copy.value)
     assert load is not None
     points = product_of(a.extent for a in copy.axes)
