@@ -1,18 +1,13 @@
-// What loop nests are made of beyond arithmetic: primitives with torch's conventions, searches, stores that bypass the
-// caches. All inline; loops over them vectorise.
+// What loop nests are made of beyond arithmetic: primitives with torch's conventions, searches, prefetches. All inline;
+// loops over them vectorise.
 
 #pragma once
 
-#include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 
-#if defined(__AVX512F__) || defined(__AVX__) || defined(__SSE2__)
-#include <immintrin.h>
-#endif
-
 #include "ke_math.h"
+#include "ke_std.h"
 
 // Stands in a loop whose body is a loop over lanes. GCC would unroll the lanes and vectorise this loop instead, with
 // gathers; it leaves a loop alone that holds an asm statement, and the empty one costs nothing.
@@ -51,11 +46,11 @@ KE_INLINE T floor_divide(T a, T b) {
     return q - ((a % b != 0) && ((a < 0) != (b < 0)));
   } else {
     if (b == T(0)) return a / b;
-    const T rest = std::fmod(a, b);
+    const T rest = ke::lib::fmod(a, b);
     T q = (a - rest) / b;
     if (rest != T(0) && (b < T(0)) != (rest < T(0))) q -= T(1);
-    if (q == T(0)) return std::copysign(T(0), a / b);
-    const T whole = std::floor(q);
+    if (q == T(0)) return ke::lib::copysign(T(0), a / b);
+    const T whole = ke::lib::floor(q);
     return q - whole > T(0.5) ? whole + T(1) : whole;
   }
 }
@@ -66,7 +61,7 @@ KE_INLINE T trunc_divide(T a, T b) {
   if constexpr (std::is_integral_v<T>) {
     return b == 0 ? T(0) : T(a / b);
   } else {
-    return std::trunc(a / b);
+    return ke::lib::trunc(a / b);
   }
 }
 
@@ -78,7 +73,7 @@ KE_INLINE T remainder(T a, T b) {
     const T r = a % b;
     return (r != 0 && (r < 0) != (b < 0)) ? T(r + b) : r;
   } else {
-    const T r = std::fmod(a, b);
+    const T r = ke::lib::fmod(a, b);
     return (r != T(0) && (b < T(0)) != (r < T(0))) ? r + b : r;
   }
 }
@@ -89,20 +84,20 @@ KE_INLINE T fmod(T a, T b) {
   if constexpr (std::is_integral_v<T>) {
     return b == 0 ? T(0) : T(a % b);
   } else {
-    return std::fmod(a, b);
+    return ke::lib::fmod(a, b);
   }
 }
 
-KE_INLINE double rsqrt(double x) { return 1.0 / std::sqrt(x); }
+KE_INLINE double rsqrt(double x) { return 1.0 / ke::lib::sqrt(x); }
 KE_INLINE double sigmoid(double x) {
-  const double e = std::exp(-std::fabs(x));
+  const double e = ke::lib::exp(-ke::lib::fabs(x));
   return (x < 0.0 ? e : 1.0) / (1.0 + e);
 }
 KE_INLINE double silu(double x) { return x * sigmoid(x); }
-KE_INLINE double softplus(double x) { return std::fmax(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }
-KE_INLINE double gelu(double x) { return 0.5 * x * std::erfc(-x * 0.70710678118654752440); }
+KE_INLINE double softplus(double x) { return ke::lib::fmax(x, 0.0) + ke::lib::log1p(ke::lib::exp(-ke::lib::fabs(x))); }
+KE_INLINE double gelu(double x) { return 0.5 * x * ke::lib::erfc(-x * 0.70710678118654752440); }
 KE_INLINE double gelu_tanh(double x) {
-  return 0.5 * x * (1.0 + std::tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+  return 0.5 * x * (1.0 + ke::lib::tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -141,50 +136,12 @@ KE_INLINE void search(const T* __restrict table, int64_t length, const T* __rest
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Memory ahead of its use, and stores that bypass the caches
+// Memory ahead of its use
 // ---------------------------------------------------------------------------------------------------------------------
 
 // Ask for a row of `bytes` ahead of its use.
 KE_INLINE void prefetch(const void* row, int64_t bytes) {
   for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(static_cast<const char*>(row) + at);
-}
-
-// Copy `bytes` to memory that will not be read soon: whole cache lines are written without being fetched first.
-KE_INLINE void stream(void* target, const void* source, int64_t bytes) {
-  char* out = static_cast<char*>(target);
-  const char* in = static_cast<const char*>(source);
-#if defined(__AVX512F__)
-  const int64_t head = (64 - (reinterpret_cast<uintptr_t>(out) & 63)) & 63;
-  if (bytes >= head + 64) {
-    std::memcpy(out, in, head);
-    int64_t at = head;
-    for (; at + 64 <= bytes; at += 64) {
-      _mm512_stream_si512(reinterpret_cast<__m512i*>(out + at), _mm512_loadu_si512(in + at));
-    }
-    std::memcpy(out + at, in + at, bytes - at);
-    return;
-  }
-#elif defined(__SSE2__)
-  const int64_t head = (16 - (reinterpret_cast<uintptr_t>(out) & 15)) & 15;
-  if (bytes >= head + 16) {
-    std::memcpy(out, in, head);
-    int64_t at = head;
-    for (; at + 16 <= bytes; at += 16) {
-      _mm_stream_si128(reinterpret_cast<__m128i*>(out + at),
-                       _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + at)));
-    }
-    std::memcpy(out + at, in + at, bytes - at);
-    return;
-  }
-#endif
-  std::memcpy(out, in, bytes);
-}
-
-// Makes streamed stores visible in order before a parallel region ends.
-KE_INLINE void stream_fence() {
-#if defined(__SSE2__)
-  _mm_sfence();
-#endif
 }
 
 }  // namespace ke

@@ -17,8 +17,8 @@ _HEAD = """\
 #include "ke_math.h"
 #include "ke_kernel.h"
 #include "ke_product.h"
+#include "ke_std.h"
 
-#include <algorithm>
 #include <limits>
 
 // A number of lanes that the compiler knows, for loops that it unrolls.
@@ -27,6 +27,10 @@ struct Fixed {
   constexpr operator int() const { return N; }
 };
 """
+
+
+_STREAM = '#include "ke_stream.h"\n'
+"""Above the rest, where a kernel has streaming stores."""
 
 
 class CppEmitter:
@@ -44,6 +48,8 @@ class CppEmitter:
             return Emitted((), "", {})
         functions = [_function(kernel, schedule.program, planner) for kernel in schedule.kernels]
         source = "\n\n".join([_HEAD.rstrip(), *(f.finish() for f in functions)])
+        if "ke::stream(" in source:
+            source = _STREAM + source
         tunables = _tunables(source, facts)
         flags = ", ".join(f'f"-D{name}={{CONFIG[{name!r}]}}"' for name in tunables)
         lines = [

@@ -52,10 +52,11 @@ class Lanes:
     @property
     def neutral(self) -> str:
         """The value that changes nothing."""
+        limits = f"std::numeric_limits<{VALUE_TYPES[self.dtype]}>"
         if self.combine in (Combine.MAX, Combine.ARGMAX):
-            return "-INFINITY" if self.dtype in FLOATING else f"std::numeric_limits<{VALUE_TYPES[self.dtype]}>::min()"
+            return "-ke::lib::infinity" if self.dtype in FLOATING else f"{limits}::min()"
         if self.combine in (Combine.MIN, Combine.ARGMIN):
-            return "INFINITY" if self.dtype in FLOATING else f"std::numeric_limits<{VALUE_TYPES[self.dtype]}>::max()"
+            return "ke::lib::infinity" if self.dtype in FLOATING else f"{limits}::max()"
         return {Combine.PROD: "1", Combine.ALL: "true", Combine.ANY: "false"}.get(self.combine, "0")
 
     def take(self, text: Text, value: str, lane: str) -> None:

@@ -32,21 +32,22 @@ _FLOAT = {
     "fma": "ke::fma({0}, {1}, {2})", "copysign": "ke::copysign({0}, {1})", "reciprocal": "(1.0f / {0})",
 }  # fmt: skip
 _DOUBLE = {
-    **{n: f"std::{n}({{0}})" for n in ("exp", "expm1", "log", "log1p", "tanh", "erf")},
+    **{n: f"ke::lib::{n}({{0}})" for n in ("exp", "expm1", "log", "log1p", "tanh", "erf")},
     **{n: f"ke::{n}({{0}})" for n in ("rsqrt", "sigmoid", "silu", "softplus", "gelu", "gelu_tanh")},
-    "abs": "std::fabs({0})",
-    "fma": "std::fma({0}, {1}, {2})",
-    "copysign": "std::copysign({0}, {1})",
+    "abs": "ke::lib::fabs({0})",
+    "fma": "ke::lib::fma({0}, {1}, {2})",
+    "copysign": "ke::lib::copysign({0}, {1})",
 }
 _EITHER = {
-    **{n: f"std::{n}({{0}})" for n in ("exp2", "log2", "log10", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan")},
-    **{n: f"std::{n}({{0}})" for n in ("sinh", "cosh", "asinh", "acosh", "atanh", "erfc", "floor", "ceil", "trunc")},
-    "round": "std::nearbyint({0})",
-    "pow": "std::pow({0}, {1})",
-    "atan2": "std::atan2({0}, {1})",
-    "hypot": "std::hypot({0}, {1})",
+    **{n: f"ke::lib::{n}({{0}})" for n in ("exp2", "log2", "log10", "sqrt", "sin", "cos", "tan", "asin", "acos")},
+    **{n: f"ke::lib::{n}({{0}})" for n in ("atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erfc")},
+    **{n: f"ke::lib::{n}({{0}})" for n in ("floor", "ceil", "trunc")},
+    "round": "ke::lib::nearbyint({0})",
+    "pow": "ke::lib::pow({0}, {1})",
+    "atan2": "ke::lib::atan2({0}, {1})",
+    "hypot": "ke::lib::hypot({0}, {1})",
     "isnan": "({0} != {0})",
-    "isinf": "(std::fabs({0}) == INFINITY)",
+    "isinf": "(ke::lib::fabs({0}) == ke::lib::infinity)",
 }
 
 
@@ -101,9 +102,9 @@ def literal(constant: Const) -> str:
     suffix = "" if dtype == "float64" else "f"
     number_ = float(value)
     if math.isnan(number_):
-        return "NAN"
+        return "ke::lib::nan"
     if math.isinf(number_):
-        return "INFINITY" if number_ > 0 else "-INFINITY"
+        return "ke::lib::infinity" if number_ > 0 else "-ke::lib::infinity"
     text = repr(number_)
     text = text if any(c in text for c in ".e") else text + ".0"
     return f"{text}{suffix}" if number_ >= 0 else f"({text}{suffix})"

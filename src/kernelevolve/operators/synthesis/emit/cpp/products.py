@@ -116,7 +116,7 @@ class _Block:
                 self.text.lines.append(line)
             outer.text = self.text
         self.text.line(f"const int64_t first_row = ({at}) % row_blocks * ROWS;")
-        self.text.line(f"const int64_t rows = std::min<int64_t>(ROWS, {rows} - first_row);")
+        self.text.line(f"const int64_t rows = ke::lib::least<int64_t>(ROWS, {rows} - first_row);")
         self._declare_tiles(outer)
         if self.by_columns:
             self._columns(outer)
@@ -158,7 +158,7 @@ class _Block:
 
     def _depth(self, product: ProductPass, depth: str) -> str:
         """Rows of a panel: KC of them at a time if there is one contracted axis, else all."""
-        return f"std::min<int64_t>(KC, {depth})" if len(product.contracted) == 1 else depth
+        return f"ke::lib::least<int64_t>(KC, {depth})" if len(product.contracted) == 1 else depth
 
     # Products
 
@@ -172,11 +172,11 @@ class _Block:
         place = f"{target.buffer.name}_tile + column" if offset else f"{target.buffer.name}_tile"
         text.line(f"for (int64_t column = {begin}; column < {end}; column += {width}) {{")
         text.depth += 1
-        text.line(f"const int64_t count = std::min<int64_t>({width}, {end} - column);")
+        text.line(f"const int64_t count = ke::lib::least<int64_t>({width}, {end} - column);")
         if len(product.contracted) == 1:
             text.line(f"for (int64_t k = 0; k < {depth}; k += KC) {{")
             text.depth += 1
-            text.line(f"const int64_t depth = std::min<int64_t>(KC, {depth} - k);")
+            text.line(f"const int64_t depth = ke::lib::least<int64_t>(KC, {depth} - k);")
             self._pack(scope, product, panel, "k", "depth")
             text.line(
                 f"ke::multiply<MR, NV, {kind}>"
@@ -272,10 +272,11 @@ class _Block:
         begin_lane, end_lane = "0", "count"
         if bounds:
             # Positions outside are zero: the columns that are inside form one run.
-            lows = [f"-({nest[-1].index(low)}) - column" for low, _ in bounds]
-            highs = [f"{nest[-1].index(size - low)} - column" for low, size in bounds]
-            inner.line(f"const int64_t low = std::clamp<int64_t>(std::max({{{', '.join(lows)}}}), 0, count);")
-            inner.line(f"const int64_t high = std::clamp<int64_t>(std::min({{{', '.join(highs)}}}), low, count);")
+            lows = ["0", *(f"-({nest[-1].index(low)}) - column" for low, _ in bounds)]
+            highs = ["count", *(f"{nest[-1].index(size - low)} - column" for low, size in bounds)]
+            first, last = ", ".join(lows), ", ".join(highs)
+            inner.line(f"const int64_t low = ke::lib::least<int64_t>(ke::lib::greatest<int64_t>({first}), count);")
+            inner.line(f"const int64_t high = ke::lib::greatest<int64_t>(ke::lib::least<int64_t>({last}), low);")
             inner.line("for (int64_t n = 0; n < low; n++) panel_row[n] = 0;")
             begin_lane, end_lane = "low", "high"
         inner.line("#pragma omp simd")
@@ -337,7 +338,7 @@ class _Block:
         product = self._product()
         (axis,) = product.columns
         extent = outer.index(axis.extent)
-        end = f"std::min<int64_t>(first_column + kColumns, {extent})"
+        end = f"ke::lib::least<int64_t>(first_column + kColumns, {extent})"
         self.text.line(f"const int64_t last_column = {end};")
         self._multiply(outer, product, self.panels[0], "first_column", "last_column", offset=False)
         row = self._row_scope(outer)

@@ -72,7 +72,7 @@ def _pointwise(function: Function) -> None:
     body.line(f"for (int64_t task = 0; task < {count} * pieces; task++) {{")
     if outer:
         body.line("  const int64_t row = task / pieces;")
-    body.line(f"  const int64_t begin = task % pieces * CHUNK, end = std::min<int64_t>(begin + CHUNK, {extent});")
+    body.line(f"  const int64_t begin = task % pieces * CHUNK, end = ke::lib::least<int64_t>(begin + CHUNK, {extent});")
     if searches_in(a.value for a in assigns):
         _searching(function, block, axis, assigns)
     else:

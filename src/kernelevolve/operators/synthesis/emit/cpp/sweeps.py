@@ -230,7 +230,7 @@ class _Reduction:
         if not gathers:
             return
         last = scope.index(axis.extent - 1)
-        scope.text.line(f"  const int64_t {ahead.name} = std::min<int64_t>({axis.name} + PREFETCH, {last});")
+        scope.text.line(f"  const int64_t {ahead.name} = ke::lib::least<int64_t>({axis.name} + PREFETCH, {last});")
         for load in gathers:
             lane = self.step.axes[-1] if self.step.axes else None
             moved = {axis: Index.of(ahead), **({lane: Index()} if lane is not None else {})}
