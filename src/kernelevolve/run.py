@@ -156,13 +156,14 @@ class Run:
     """One search, read from its workspace. Nothing is cached but what cannot change."""
 
     def __init__(self, store: Store, run_id: str) -> None:
-        self._store = store
+        self.store = store
+        """Where the run is kept."""
         self.id = store.find_run(run_id).id
 
     @property
     def record(self) -> RunRecord:
         """The run as stored."""
-        return self._store.run(self.id)
+        return self.store.run(self.id)
 
     @property
     def problem(self) -> Problem:
@@ -177,7 +178,7 @@ class Run:
     @property
     def directory(self) -> Path:
         """Where the kernel, its certificate and the report are."""
-        return self._store.workspace / self.id
+        return self.store.workspace / self.id
 
     @property
     def interrupted(self) -> bool:
@@ -186,28 +187,28 @@ class Run:
 
     def nodes(self) -> Iterator[Node]:
         """The judged candidates in the order of insertion."""
-        return (stored.node for stored in self._store.nodes(self.id))
+        return (stored.node for stored in self.store.nodes(self.id))
 
     def history(self) -> Iterator[StoredNode]:
         """The nodes with the time at which each was inserted."""
-        return self._store.nodes(self.id)
+        return self.store.nodes(self.id)
 
     def candidate(self, node_id: int) -> Candidate:
         """A node's source, language and configuration."""
-        return self._store.candidate(self.id, node_id)
+        return self.store.candidate(self.id, node_id)
 
     def verdicts(self, node_id: int) -> list[Verdict]:
         """All verdicts on a node, in the order given."""
-        return self._store.verdicts(self.id, node_id)
+        return self.store.verdicts(self.id, node_id)
 
     def trials(self, node_id: int) -> list[Timing]:
         """The configurations of a node that were timed, with seconds per call (None: it failed)."""
-        return self._store.trials(self.id, node_id)
+        return self.store.trials(self.id, node_id)
 
     @property
     def best(self) -> BestKernel | None:
         """The best kernel; None if nothing was correct."""
-        promotions = self._store.promotions(self.id)
+        promotions = self.store.promotions(self.id)
         chosen = choose_best(self.nodes(), promotions)
         if chosen is None:
             return None
@@ -220,7 +221,7 @@ class Run:
         for node in self.nodes():
             graph.insert(node)
         verdicts = Counter(node.kind.value for node in graph.nodes())
-        control, checkpoint = best_of_n(graph), self._store.checkpoint(self.id)
+        control, checkpoint = best_of_n(graph), self.store.checkpoint(self.id)
         measurement = best.verdict.measurement if best is not None else None
         return RunSummary(
             run=record.id,
@@ -230,7 +231,7 @@ class Run:
             status=record.status,
             reason=record.reason,
             evaluations=len(graph),
-            trials=self._store.count_trials(self.id),
+            trials=self.store.count_trials(self.id),
             seconds=0.0 if checkpoint is None else checkpoint.ledger["seconds"],
             verdicts=dict(verdicts),
             baselines=record.baselines,

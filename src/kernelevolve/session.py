@@ -23,7 +23,7 @@ from kernelevolve.search.policies import POLICIES
 from kernelevolve.search.settings import SearchSettings, default_policy
 from kernelevolve.store import RunRecord, Store
 from kernelevolve.targets import Target, resolve
-from kernelevolve.workspace import existing_store, open_run, open_store
+from kernelevolve.workspace import open_run, open_store
 
 if TYPE_CHECKING:
     from torch import nn
@@ -94,8 +94,8 @@ def resume(
     that was judged is judged again. Raises InvalidRequest if there is no such run, MissingTarget if this machine lacks
     its target or has another device than the run began on.
     """
-    store = existing_store(out)
-    record = open_run(run, out=out).record
+    found = open_run(run, out=out)
+    store, record = found.store, found.record
     settings = SearchSettings.model_validate(record.settings)
     limits = settings.budget
     budget = _budget(

@@ -31,10 +31,14 @@ def existing_store(out: Path | str) -> Store:
 
 
 def open_run(run: str, *, out: Path | str = "runs") -> Run:
-    """A stored run: by its identifier, an unambiguous beginning or end of it, or ``last`` for the newest.
+    """A stored run: by its identifier, an unambiguous beginning or end of it, its directory, or ``last``, the newest.
 
-    Raises InvalidRequest if there is none, or if several fit.
+    A directory names the workspace that it lies in as well; ``out`` does not count then. Raises InvalidRequest if there
+    is none, or if several fit.
     """
+    directory = Path(run)
+    if directory.is_dir() and (directory.parent / DATABASE_NAME).is_file():
+        run, out = directory.name, directory.parent
     store = existing_store(out)
     if run != LAST:
         return Run(store, run)

@@ -43,6 +43,17 @@ def test_a_run_is_found_by_a_beginning_of_its_name(stored: Run, cut: int, capsys
     assert stored.id in said(f"show {stored.id[:cut]}", capsys)
 
 
+def test_a_run_is_found_by_its_directory_wherever_that_is(
+    stored: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored.directory.mkdir(exist_ok=True)
+    assert stored.id in said(f"show runs/{stored.id}", capsys)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert json.loads(said(f"show {tmp_path / 'runs' / stored.id} --json", capsys))["run"] == stored.id
+
+
 def test_last_is_the_newest_run(stored: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     newer = make_run(tmp_path / "runs", 3, seed=1)
     assert json.loads(said("show last --json", capsys))["run"] == newer.id

@@ -86,7 +86,7 @@ def optimize(
                 roofline_target=target_roofline,
                 listeners=listeners,
             )
-    return _conclude(run, out, as_json)
+    return _conclude(run, as_json)
 
 
 def parse_setting(text: str) -> tuple[str, int | float | str | bool]:
@@ -143,7 +143,7 @@ def _check(
         )
 
 
-def _conclude(run: Run, out: Path, as_json: bool) -> int:
+def _conclude(run: Run, as_json: bool) -> int:
     """Say what was found; the summary goes to stdout unless the JSON document does."""
     from kernelevolve.report.contents import collect
     from kernelevolve.report.summary import print_summary
@@ -153,7 +153,7 @@ def _conclude(run: Run, out: Path, as_json: bool) -> int:
     if as_json:
         print_json(contents.summary.model_dump(mode="json"))
     if run.interrupted:
-        console(stderr=True).print(f"Interrupted; nothing is lost. Continue with:\n  {resume_command(run.id, out)}",
-                                   soft_wrap=True)  # fmt: skip
+        command = resume_command(run.id, run.store.workspace)
+        console(stderr=True).print(f"Interrupted; nothing is lost. Continue with:\n  {command}", soft_wrap=True)
         return EXIT_INTERRUPTED
     return 0 if contents.best is not None else EXIT_NOTHING_CORRECT

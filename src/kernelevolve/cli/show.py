@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def show(
     run: Annotated[
-        str, typer.Argument(metavar="RUN", help="Its identifier, an unambiguous beginning of it, or 'last'.")
+        str, typer.Argument(metavar="RUN", help="Its identifier, a clear beginning of it, its directory, or 'last'.")
     ] = "last",
     node: Annotated[int | None, typer.Option(help="Show one node: the judge's words and the source.")] = None,
     out: OutOption = DEFAULT_OUT,
