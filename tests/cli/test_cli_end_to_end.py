@@ -141,7 +141,7 @@ def test_an_interrupted_run_ends_with_the_command_that_continues_it(
     (tmp_path / "problem.py").write_text(PROBLEM)
     monkeypatch.chdir(tmp_path)
     run = make_run(tmp_path / "other place", 20)
-    run._store.set_status(run.id, RunStatus.INTERRUPTED, "interrupted")
+    run.store.set_status(run.id, RunStatus.INTERRUPTED, "interrupted")
     monkeypatch.setattr(session, "optimize", lambda *args, **options: run)
     assert cli.run(["optimize", "problem.py", "--out", "other place", "--quiet"]) == EXIT_INTERRUPTED
     said = capsys.readouterr()

@@ -94,3 +94,15 @@ def test_late_work() -> None:
 )
 def test_below_the_floor(time: float, baselines: list[float], found: bool) -> None:
     assert (integrity.below_floor(time, baselines, 1.0) is not None) is found
+
+
+def test_single_calls_are_held_against_a_program_only_beyond_what_noise_does_to_a_baseline() -> None:
+    calm, restless = [2e-5] * 9, [2e-5, 9e-4] * 5
+    assert integrity.long_handshakes([2e-4] * 9, [calm], 1e-3) is None
+    assert integrity.long_handshakes([2e-3] * 9, [calm], 1e-3) is not None
+    assert integrity.long_handshakes([8e-4] * 9, [calm], 1e-4) is not None
+    assert integrity.long_handshakes([8e-4] * 9, [calm, restless], 1e-4) is None
+    # A hand-shake that was credited with more delay than it had is no evidence against the others.
+    assert integrity.long_handshakes([4e-4] * 9, [[-4e-4] * 9], 1e-4) is None
+    assert integrity.long_handshakes([], [calm], 1e-4) is None
+    assert integrity.long_handshakes([8e-4] * 9, [[]], 1e-4) is None
