@@ -145,7 +145,7 @@ def test_an_interrupted_run_ends_with_the_command_that_continues_it(
     monkeypatch.setattr(session, "optimize", lambda *args, **options: run)
     assert cli.run(["optimize", "problem.py", "--out", "other place", "--quiet"]) == EXIT_INTERRUPTED
     said = capsys.readouterr()
-    assert f"kernelevolve optimize --resume {run.id} --out 'other place'" in said.err
+    assert f"kernelevolve optimize --resume {run.id} --out '{tmp_path / 'other place'}'" in said.err
     assert "20  (" in said.out  # the summary of what was kept
 
 

@@ -52,7 +52,7 @@ def test_a_strict_test_that_refutes_a_node_counts_as_a_failure(tmp_path: Path) -
         candidate_id=best.candidate.id, kind=VerdictKind.WRONG, stage=Stage.PROMOTION, effort=Effort.PROMOTION,
         reason="wrong on held-out sizes",
     )  # fmt: skip
-    run._store.append_verdict(run.id, best.node.id, refuted)
+    run.store.append_verdict(run.id, best.node.id, refuted)
     contents = collect(run)
     assert contents.best is not None
     assert contents.best.node.id != best.node.id
