@@ -268,3 +268,9 @@ _case(
     "x, y\nreturn (x - y).square().mean(), x.amax(), y.sum((1, 2)), (x * y).std(), (x > 5).any(), x.flatten().sum(0)",
     "torch.randn(4, 32, 1024), torch.randn(4, 32, 1024)",
 )
+_case(
+    "pooled by table",
+    "ids, offsets\nreturn F.embedding_bag(ids, self.table.weight, offsets, mode='sum').view(3, -1, 16).transpose(0, 1)",
+    "torch.randint(0, 30, (40,)), torch.tensor([0, 4, 4, 11, 19, 25, 30, 31, 38])",
+    "self.table = nn.Embedding(30, 16)",
+)

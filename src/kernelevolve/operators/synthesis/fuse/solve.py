@@ -42,9 +42,22 @@ def solve(
         if value is None:
             return None
         values.setdefault(variable, value)
-    if any(left.substitute(values) != right for left, right in equations):
+    if any(_recombined(left.substitute(values)) != right for left, right in equations):
         return None
     return values
+
+
+def _recombined(index: Index) -> Index:
+    """The same with quotients and remainders put together again: ``v // 8 * 8 + v % 8`` is ``v``."""
+    for monomial, coefficient in index.terms:
+        for place, atom in enumerate(monomial):
+            if isinstance(atom, Mod):
+                others = Index(((monomial[:place] + monomial[place + 1 :], coefficient),))
+                quotient = atom.numerator // atom.denominator * atom.denominator
+                shorter = index + others * (atom.numerator - quotient - Index.of(atom))
+                if len(shorter.terms) < len(index.terms):
+                    return _recombined(shorter)
+    return index
 
 
 def _digit_of(index: Index) -> tuple[Var, Index, Index | None] | None:
