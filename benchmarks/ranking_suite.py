@@ -75,7 +75,7 @@ def table(rows: list[Row], options: argparse.Namespace) -> str:
     """The results as Markdown, with the losses named and the environment below."""
     names = list(dict.fromkeys(name for row in rows for name in row.best.get("baseline_seconds", {})))
     head = ["problem", *names, "found", "language", "× the best baseline [95 %]", "of the roofline"]
-    head += ["evaluations", "trials"]
+    head += ["evaluations", "trials", "ended"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     ratios: list[float] = []
     losses: list[str] = []
@@ -83,7 +83,7 @@ def table(rows: list[Row], options: argparse.Namespace) -> str:
         best, against = row.best, row.against_best
         if against is None:
             reason = row.document.get("error") or row.document.get("reason") or "no correct candidate"
-            cells = [row.problem, *["–"] * len(names), f"no verdict: {reason}", *["–"] * 5]
+            cells = [row.problem, *["–"] * len(names), f"no verdict: {reason}", *["–"] * 6]
             lines.append("| " + " | ".join(cells) + " |")
             losses.append(f"{row.problem} (nothing found)")
             continue
@@ -101,10 +101,12 @@ def table(rows: list[Row], options: argparse.Namespace) -> str:
             "–" if fraction is None else f"{100 * fraction:.0f} %",
             str(row.document.get("evaluations", "–")),
             str(row.document.get("trials", "–")),
+            row.document.get("reason", "–"),
         ]
         lines.append("| " + " | ".join(cells) + " |")
     geomean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else float("nan")
-    environment = next((row.document["environment"] for row in rows if row.document.get("environment")), {})
+    environments = [row.document["environment"] for row in rows if row.document.get("environment")]
+    shared = set.intersection(*(set(e.items()) for e in environments)) if environments else set()
     lines += [
         "",
         f"Geometric mean over the best baseline of each problem: **{geomean:.2f}x** "
@@ -116,9 +118,9 @@ def table(rows: list[Row], options: argparse.Namespace) -> str:
         f"--minutes {options.minutes:g} --seed {options.seed}` in {sum(r.seconds for r in rows) / 60:.0f} minutes. "
         "Times are medians over interleaved blocks, geometric mean over the timed workloads of a problem.",
         "",
-        "| environment | |",
+        "| environment of every search | |",
         "|---|---|",
-        *(f"| {key} | {value} |" for key, value in sorted(environment.items())),
+        *(f"| {key} | {value} |" for key, value in sorted(shared)),
         "",
     ]
     return "\n".join(lines)
