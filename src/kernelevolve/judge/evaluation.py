@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -209,6 +209,7 @@ class Evaluation:
         roofline: Roofline,
     ) -> list[Contestant]:
         suspicion = None
+        usual = self.bench.baseline_seconds(workload) if self.effort is Effort.TUNE else {}
         for _ in range(_ATTEMPTS):
             others = self._others(workload, book)
             candidate = Contestant(
@@ -228,7 +229,7 @@ class Evaluation:
             with self.bench.lock.timing():
                 start = perf_counter()
                 session.run([candidate, *others])
-                suspicion = self._suspicion(candidate, others, bound, workload, book, roofline)
+                suspicion = self._suspicion(candidate, others, usual, bound, workload, book, roofline)
                 self.seconds_running += perf_counter() - start
             if suspicion is None:
                 return [candidate, *others]
@@ -239,10 +240,10 @@ class Evaluation:
         """The baselines to time beside the candidate."""
         if self.effort is Effort.SCREEN:
             return self.bench.contestants(workload, book)
+        if self.effort is Effort.TUNE:
+            return []  # Its times are compared with each other only: every call is spent on the candidate.
         known = self.bench.baseline_seconds(workload)
         fastest = min(known, key=known.__getitem__, default=None)
-        if self.effort is Effort.TUNE:
-            return self.bench.contestants(workload, book, [fastest] if fastest is not None else [])
         others = self.bench.contestants(workload, book)
         if fastest is not None:
             try:
@@ -264,14 +265,15 @@ class Evaluation:
         self,
         candidate: Contestant,
         others: Sequence[Contestant],
+        usual: Mapping[str, float],
         bound: BoundCandidate,
         workload: Workload,
         book: CaseBook,
         roofline: Roofline,
     ) -> str | None:
-        """What speaks against the times, or None. Holds the device."""
+        """What speaks against the times, or None. Holds the device. ``usual`` are times of baselines not timed here."""
         clock = self.bench.clocks[0]
-        baselines = [contestant.median(clock) for contestant in others]
+        baselines = [*usual.values(), *(contestant.median(clock) for contestant in others)]
         reason = integrity.below_floor(candidate.median(clock), baselines, roofline.floor_seconds)
         if reason is not None or self.effort is Effort.TUNE:
             return reason

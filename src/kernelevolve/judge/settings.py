@@ -14,6 +14,7 @@ class TimingPlan(BaseModel):
     min_blocks: int = Field(gt=0, description="blocks even if they take longer than ``seconds``")
     calls: int = Field(gt=0, description="timed calls of a program in a block at most; slow programs get fewer")
     seconds: float = Field(gt=0, description="time for all workloads together")
+    warm_up: int = Field(default=1, ge=1, description="calls of every program that are not recorded")
     abandon: float | None = Field(
         default=None, gt=1, description="stop after the least number of blocks if this many times slower than the best"
     )
@@ -40,6 +41,6 @@ class JudgeSettings(BaseModel):
         default=0.25, gt=0, le=1, description="share of blocks in which an output is compared; the end always"
     )
     seed: int | None = Field(default=None, description="None: secret seeds from the system; a number only for tests")
-    tune: TimingPlan = TimingPlan(blocks=5, min_blocks=2, calls=1, seconds=0.3, abandon=3.0)
-    screen: TimingPlan = TimingPlan(blocks=5, min_blocks=3, calls=3, seconds=0.5, abandon=1.5)
-    promotion: TimingPlan = TimingPlan(blocks=25, min_blocks=20, calls=5, seconds=60.0)
+    tune: TimingPlan = TimingPlan(blocks=15, min_blocks=3, calls=1, seconds=0.4, warm_up=3, abandon=3.0)
+    screen: TimingPlan = TimingPlan(blocks=5, min_blocks=3, calls=3, seconds=0.5, warm_up=2, abandon=1.5)
+    promotion: TimingPlan = TimingPlan(blocks=25, min_blocks=20, calls=5, seconds=60.0, warm_up=3)

@@ -99,7 +99,9 @@ class TimingSession:
         """Fill the blocks of every contestant."""
         everyone = list(contestants)
         for contestant in everyone:
-            contestant.call(self.fresh())  # Not recorded: it has been idle, and its cost must be known.
+            # Not recorded: it has been idle, its memory is not mapped yet, and its cost must be known.
+            for _ in range(self.plan.warm_up):
+                contestant.call(self.fresh())
         deadline = perf_counter() + self.seconds
         for index in range(self.plan.blocks):
             self.rng.shuffle(everyone)
