@@ -1,7 +1,8 @@
-"""Search every ranking problem on one target and write the table of results, wins and losses alike.
+"""Search every ranking problem, or every file given, on one target; write the results, wins and losses alike.
 
-    python benchmarks/ranking_suite.py --target cpu --evaluations 60 --minutes 6 --out runs/ranking-cpu
-    python benchmarks/ranking_suite.py --target nvidia --minutes 2 --table docs/results/ranking-nvidia.md
+    python benchmarks/suite.py --target cpu --evaluations 60 --minutes 6 --out runs/ranking-cpu
+    python benchmarks/suite.py --target nvidia --minutes 2 --table docs/results/ranking-nvidia.md
+    python benchmarks/suite.py --files KernelBench/level1/2*.py --scale 0.0625 --minutes 1 --out runs/kernelbench
 
 Each problem is a process of its own (``kernelevolve optimize … --json``), so one that crashes costs one row. A problem
 whose result is already in ``--out`` is not searched again: a run that was cut off goes on where it stopped.
@@ -41,16 +42,17 @@ class Row:
         return min(speedups.items(), key=lambda item: item[1]["value"]) if speedups else None
 
 
-def search(problem: str, options: argparse.Namespace) -> Row:
-    """Run one search, or read the outcome of an earlier one."""
+def search(problem: str, place: str, options: argparse.Namespace) -> Row:
+    """Run one search, or read the outcome of an earlier one. ``place`` is what the command line calls the problem."""
     record = options.out / f"{problem}.json"
     if record.exists():
         stored = json.loads(record.read_text())
         return Row(problem, stored["document"], stored["seconds"])
     command = [
-        sys.executable, "-m", "kernelevolve.cli", "optimize", f"ranking/{problem}", "--target", options.target,
+        sys.executable, "-m", "kernelevolve.cli", "optimize", place, "--target", options.target,
         "--evaluations", str(options.evaluations), "--minutes", str(options.minutes), "--seed", str(options.seed),
         "--out", str(options.out / "runs"), "--json",
+        *([] if options.scale is None else ["--scale", str(options.scale)]),
     ]  # fmt: skip
     started = time.monotonic()
     with (options.out / f"{problem}.log").open("w") as log:
@@ -59,7 +61,8 @@ def search(problem: str, options: argparse.Namespace) -> Row:
     try:
         document = json.loads(finished.stdout)
     except json.JSONDecodeError:
-        document = {"error": f"exit code {finished.returncode}, no JSON; see {problem}.log"}
+        said = (options.out / f"{problem}.log").read_text().strip().splitlines()
+        document = {"error": said[-1] if said and finished.returncode == 2 else f"exit code {finished.returncode}"}
     record.write_text(json.dumps({"document": document, "seconds": seconds}, indent=1))
     return Row(problem, document, seconds)
 
@@ -114,8 +117,7 @@ def table(rows: list[Row], options: argparse.Namespace) -> str:
         "",
         f"Not faster than the best baseline with a 95 % interval above 1: {', '.join(losses) or 'none'}.",
         "",
-        f"Made by `python benchmarks/ranking_suite.py --target {options.target} --evaluations {options.evaluations} "
-        f"--minutes {options.minutes:g} --seed {options.seed}` in {sum(r.seconds for r in rows) / 60:.0f} minutes. "
+        f"Made by `{command_line(options)}` in {sum(r.seconds for r in rows) / 60:.0f} minutes. "
         "Times are medians over interleaved blocks, geometric mean over the timed workloads of a problem.",
         "",
         "| environment of every search | |",
@@ -126,6 +128,14 @@ def table(rows: list[Row], options: argparse.Namespace) -> str:
     return "\n".join(lines)
 
 
+def command_line(options: argparse.Namespace) -> str:
+    """What makes such a table again."""
+    words = ["python benchmarks/suite.py", *(["--files …"] if options.files else []), f"--target {options.target}"]
+    words += [f"--evaluations {options.evaluations}", f"--minutes {options.minutes:g}", f"--seed {options.seed}"]
+    words += [] if options.scale is None else [f"--scale {options.scale:g}"]
+    return " ".join(words)
+
+
 def main() -> None:
     """Search, then print and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -134,20 +144,27 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=6.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="*", help="problem names; all of the suite if left out")
+    parser.add_argument("--files", nargs="*", type=Path, help="problem files, instead of the ranking problems")
+    parser.add_argument("--scale", type=float, help="multiply the batch of every problem")
     parser.add_argument("--out", type=Path, default=Path("runs/ranking"))
     parser.add_argument("--table", type=Path, help="also write the table to this file")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     rows = []
-    for problem in options.only or ranking.names():
-        rows.append(search(problem, options))
+    places = {n: f"ranking/{n}" for n in options.only or ranking.names()}
+    if options.files:
+        places = {f"{path.parent.name}-{path.stem}": str(path) for path in options.files}
+    for problem, place in places.items():
+        rows.append(search(problem, place, options))
         against = rows[-1].against_best
         outcome = f"{against[1]['value']:.2f}x {against[0]}" if against else rows[-1].document
         print(problem, outcome, file=sys.stderr, flush=True)
     text = table(rows, options)
     if options.table:
         options.table.parent.mkdir(parents=True, exist_ok=True)
-        options.table.write_text(f"# Ranking problems, target {options.target}\n\n{text}")
+        options.table.write_text(
+            f"# {'Problem files' if options.files else 'Ranking problems'}, target {options.target}\n\n{text}"
+        )
     print(text)
 
 
