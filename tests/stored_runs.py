@@ -107,7 +107,7 @@ def _verdict(candidate: Candidate, kind: VerdictKind, effort: Effort, seconds: f
         Speedup(baseline=name, clock=Clock.WALL, value=t / seconds, low=0.97 * t / seconds, high=1.03 * t / seconds)
         for name, t in times.items() if name != "candidate"
     )  # fmt: skip
-    environment = {"device": "a chip", "threads": "2", "noise_floor": "0.004", "win_margin": "0.005"}
+    environment = {"device": "a chip", "threads": "2"}
     rooflines = tuple(
         Roofline(workload=w, bytes=16.8e6 * f, flops=4e6 * f, floor_seconds=150e-6 * f, bound="memory",
                  fraction=150e-6 / seconds)
@@ -115,6 +115,6 @@ def _verdict(candidate: Candidate, kind: VerdictKind, effort: Effort, seconds: f
     )  # fmt: skip
     return Verdict(
         candidate_id=candidate.id, kind=kind, stage=Stage.TIMING, effort=effort, rooflines=rooflines,
-        measurement=Measurement(samples=samples, speedups=speedups, environment=environment),
+        measurement=Measurement(samples=samples, speedups=speedups, noise_floors={Clock.WALL: 0.004}, environment=environment),
         notes=("aten.bmm calls the library",), seconds_building=0.4, seconds_running=0.9, seconds_total=1.5,
     )  # fmt: skip

@@ -12,7 +12,7 @@ from kernelevolve.candidates import Candidate
 from kernelevolve.candidates.structure import materialise
 from kernelevolve.judge.cases import SEED, SEED_COMMITMENT, seed_commitment
 from kernelevolve.judge.certificate import Certificate, make_certificate, write_certificate
-from kernelevolve.judge.statistics import combine, noise_floor, speedup
+from kernelevolve.judge.statistics import combine, noise_floors, speedup
 from kernelevolve.judge.verdict import (
     Clock,
     Effort,
@@ -51,10 +51,7 @@ def verdict(effort: Effort = Effort.PROMOTION, clocks: tuple[Clock, ...] = (Cloc
         for b in ("eager", "compile")
         for c in clocks
     )
-    floors = [
-        noise_floor(taken["compile", w, c], taken["compile again", w, c]) for w in ("small", "large") for c in clocks
-    ]
-    environment = {"device": "imaginary", "torch": "2", "win_margin": repr(max(0.005, *floors))}
+    environment = {"device": "imaginary", "torch": "2"}
     environment |= {SEED: "17", SEED_COMMITMENT: seed_commitment("17")}
     error = OutputError(
         workload="small",
@@ -75,7 +72,10 @@ def verdict(effort: Effort = Effort.PROMOTION, clocks: tuple[Clock, ...] = (Cloc
     )  # fmt: skip
     return Verdict(
         candidate_id=CANDIDATE.id, kind=VerdictKind.CORRECT, stage=Stage.PROMOTION, effort=effort, errors=(error,),
-        measurement=Measurement(samples=tuple(taken.values()), speedups=speedups, environment=environment),
+        measurement=Measurement(
+            samples=tuple(taken.values()), speedups=speedups, noise_floors=noise_floors(tuple(taken.values())),
+            environment=environment,
+        ),
         rooflines=rooflines,
     )  # fmt: skip
 
@@ -90,7 +90,7 @@ def test_holds_what_a_reader_needs(certificate: Certificate) -> None:
     assert set(certificate.baseline_seconds) == {"eager", "compile"}
     assert certificate.baseline_seconds["eager"] == pytest.approx(3e-3, rel=0.02)
     assert certificate.candidate_seconds == pytest.approx(1e-3, rel=0.02)
-    assert certificate.noise_floor == pytest.approx(0.002, abs=0.01)
+    assert certificate.noise_floors == {c: pytest.approx(0.002, abs=0.01) for c in Clock}
     assert certificate.faster
     assert certificate.environment["compiler"] == "imaginary 1.0"
     assert certificate.environment["language"].startswith("cpp: ")
@@ -173,7 +173,7 @@ def with_fraction(c: Certificate) -> Certificate:
         (lambda c: c.model_copy(update={"candidate_seconds": 5e-4}), "time of candidate"),
         (lambda c: c.model_copy(update={"baseline_seconds": {**c.baseline_seconds, "eager": 9e-3}}), "time of eager"),
         (lambda c: c.model_copy(update={"baseline_seconds": {"eager": 3e-3}}), "not those with samples"),
-        (lambda c: c.model_copy(update={"noise_floor": 0.0}), "noise floor"),
+        (lambda c: c.model_copy(update={"noise_floors": {Clock.WALL: 0.0}}), "noise floor"),
         (lambda c: c.model_copy(update={"faster": False}), "by the samples it is faster"),
         (lambda c: with_speedup(c, value=9.0), "speed-up over eager"),
         (lambda c: with_speedup(c, low=2.999), "speed-up over eager"),
@@ -207,8 +207,7 @@ def test_a_win_inside_the_noise_is_not_one() -> None:
         else s
         for s in promoted.measurement.samples
     )
-    environment = {**promoted.measurement.environment, "win_margin": "2.0"}
-    measurement = promoted.measurement.model_copy(update={"samples": noisy, "environment": environment})
+    measurement = promoted.measurement.model_copy(update={"samples": noisy, "noise_floors": noise_floors(noisy)})
     found = make_certificate(PROBLEM, CANDIDATE, promoted.model_copy(update={"measurement": measurement}))
     assert not found.faster
     assert found.check_consistency() == []

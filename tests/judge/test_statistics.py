@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from kernelevolve.judge import statistics
-from kernelevolve.judge.statistics import LEAST_MARGIN, combine, is_win, noise_floor, speedup
-from kernelevolve.judge.verdict import Clock, Samples, Speedup
+from kernelevolve.judge.statistics import combine, noise_floor, noise_floors, speedup
+from kernelevolve.judge.verdict import LEAST_MARGIN, Clock, Samples, Speedup, is_win
 
 Times = NDArray[np.float64]
 
@@ -130,6 +130,24 @@ def test_five_percent_are_seen_in_twenty_blocks() -> None:
 def test_noise_floor_is_the_apparent_difference_of_one_program() -> None:
     slow, fast = samples("eager", np.full((4, 2), 1.03)), samples("eager again", np.full((4, 2), 1.0))
     assert (noise_floor(slow, fast), noise_floor(fast, slow)) == pytest.approx((0.03, 0.03))
+
+
+def test_noise_floors_are_means_over_workloads_by_clock() -> None:
+    def timed(program: str, workload: str, clock: Clock, seconds: float) -> Samples:
+        blocks = ((seconds, seconds),) * 3
+        return Samples(program=program, workload=workload, clock=clock, method="simulated", blocks=blocks)
+
+    taken = [
+        timed(program, workload, clock, factor if program == "eager again" else 1.0)
+        for program in ("candidate", "eager", "eager again")
+        for workload, clock, factor in (
+            ("a", Clock.DEVICE, 1.02),
+            ("b", Clock.DEVICE, 1 / 1.02),
+            ("a", Clock.WALL, 1.2),
+        )
+    ]
+    assert noise_floors(taken) == {Clock.DEVICE: pytest.approx(0.02), Clock.WALL: pytest.approx(0.2)}
+    assert noise_floors([s for s in taken if s.program != "eager again"]) == {}
 
 
 def test_a_win_must_exceed_noise_and_half_a_percent() -> None:

@@ -112,7 +112,8 @@ _case(
     """x
 return (torch.softmax(x, -1), torch.softmax(x, 1), torch.log_softmax(x, -1), F.layer_norm(x, (33,)), self.layer(x),
         F.layer_norm(x, (6, 33)), self.group(x), self.instance(x), self.batch(x),
-        x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.gain, F.normalize(x, dim=-1))""",
+        x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.gain, F.normalize(x, dim=-1),
+        torch.ops.aten._fused_rms_norm(x, [33], self.gain, 1e-6)[0], torch.ops.aten._fused_rms_norm(x, [6, 33], None, None))""",
     "torch.randn(4, 6, 33)",
     """self.layer = nn.LayerNorm(33)
 self.group = nn.GroupNorm(3, 6)

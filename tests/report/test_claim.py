@@ -13,16 +13,16 @@ def speedup(low: float, high: float, baseline: str = "eager", clock: Clock = Clo
 
 
 def verdict(
-    *speedups: Speedup, effort: Effort = Effort.PROMOTION, margin: str | None = "0.02", kind: str = "correct"
+    *speedups: Speedup, effort: Effort = Effort.PROMOTION, floor: float | None = 0.02, kind: str = "correct"
 ) -> Verdict:
     samples = tuple(
         Samples(program=p, workload=w, clock=Clock.WALL, method="monotonic clock", blocks=((1e-3, 1e-3), (1e-3, 1e-3)))
         for p in ("candidate", "eager") for w in ("a", "b")
     )  # fmt: skip
-    environment = {} if margin is None else {"win_margin": margin, "noise_floor": "0.01"}
+    floors = {} if floor is None else {Clock.WALL: floor}
     return Verdict(
         candidate_id="c", kind=VerdictKind(kind), stage=Stage.PROMOTION, effort=effort,
-        measurement=Measurement(samples=samples, speedups=speedups, environment=environment),
+        measurement=Measurement(samples=samples, speedups=speedups, noise_floors=floors),
     )  # fmt: skip
 
 
@@ -32,7 +32,7 @@ def verdict(
         (verdict(speedup(1.5, 1.7)), Standing.WIN),
         (verdict(speedup(1.5, 1.7), speedup(0.9, 1.2, "compile")), Standing.NO_WIN),  # one baseline is not beaten
         (verdict(speedup(1.01, 1.3)), Standing.NO_WIN),  # above 1, but not by more than the noise
-        (verdict(speedup(1.5, 1.7), margin=None), Standing.NO_WIN),  # nobody measured the noise
+        (verdict(speedup(1.5, 1.7), floor=None), Standing.NO_WIN),  # nobody measured the noise
         (verdict(speedup(1.5, 1.7), effort=Effort.SCREEN), Standing.UNPROVEN),
         (verdict(), Standing.UNPROVEN),  # nothing to compare with
         (verdict(speedup(1.5, 1.7), kind="wrong"), Standing.NOTHING),
@@ -58,7 +58,7 @@ def test_the_basis_counts_what_was_timed() -> None:
     assert "16 timed calls on 2 workloads" in basis
     assert "2 interleaved blocks (monotonic clock)" in basis
     assert "95% bootstrap" in basis
-    assert "differed by 1.0 %" in basis
+    assert "differed by 2.0 %" in basis
 
 
 @pytest.mark.parametrize(

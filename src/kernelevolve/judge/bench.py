@@ -79,7 +79,7 @@ class Bench:
 
     def fresh_book(self) -> CaseBook:
         """Input sets with new secret seeds."""
-        return CaseBook(self._oracle, self.instance, self.settings.sets, self.settings.seed, self._reference_lock)
+        return CaseBook(self._oracle, self.instance, self.settings, self._reference_lock)
 
     def workloads(self, *roles: Role) -> tuple[Workload, ...]:
         """The problem's workloads in these roles."""

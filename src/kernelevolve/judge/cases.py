@@ -10,18 +10,21 @@ from __future__ import annotations
 import random
 import secrets
 import threading
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from kernelevolve.hashing import digest_bytes, digest_json
 from kernelevolve.judge.oracle import Case, Oracle
-from kernelevolve.problems import Workload
+from kernelevolve.judge.settings import JudgeSettings
+from kernelevolve.problems import Role, Workload
 from kernelevolve.problems.instance import Instance
 from kernelevolve.problems.outputs import flatten_outputs
 from kernelevolve.workers.layout import leaves, map_leaves
 from kernelevolve.workers.program import adopt_weights
 
+_SETTLING_SETS = 2
 SEED, SEED_COMMITMENT = "input_seed", "input_seed_commitment"
 """Names under which a promotion's environment holds the seed of its book, and the hash taken before it began."""
 
@@ -47,11 +50,12 @@ class CaseBook:
     """
 
     def __init__(
-        self, oracle: Oracle, instance: Instance, sets: int, seed: int | None, reference_lock: threading.Lock
+        self, oracle: Oracle, instance: Instance, settings: JudgeSettings, reference_lock: threading.Lock
     ) -> None:
         self._oracle = oracle
         self._instance = instance
-        self._sets = sets
+        self._settings = settings
+        seed = settings.seed
         self.seed = secrets.randbits(128) if seed is None else seed
         self.commitment = seed_commitment(str(self.seed))
         """Hash of the seed, known before any program is called."""
@@ -65,9 +69,22 @@ class CaseBook:
         with self._lock:
             if workload.name not in self._cases:
                 weights_seed = derived_seed(self.seed, workload, "weights")
-                seeds = [derived_seed(self.seed, workload, f"inputs {i}") for i in range(self._sets)]
-                self._cases[workload.name] = tuple(self._oracle.case(workload, s, weights_seed) for s in seeds)
+                first = self._oracle.case(workload, derived_seed(self.seed, workload, "inputs 0"), weights_seed)
+                seeds = [derived_seed(self.seed, workload, f"inputs {i}") for i in range(1, self._sets(first))]
+                others = (self._oracle.case(workload, seed, weights_seed) for seed in seeds)
+                self._cases[workload.name] = (first, *(replace(case, weights=first.weights) for case in others))
             return self._cases[workload.name]
+
+    def _sets(self, first: Case) -> int:
+        """How many sets: two settle whether a program is right; a timed one must still meet some that it never saw."""
+        if first.workload.role is Role.STRESS:
+            return _SETTLING_SETS
+        return max(_SETTLING_SETS + 1, min(self._settings.sets, self._settings.case_bytes // max(1, _bytes(first))))
+
+    def forget(self, workload: Workload) -> None:
+        """Free the memory of a workload's cases; they are made again, and alike, if they are asked for."""
+        with self._lock:
+            self._cases.pop(workload.name, None)
 
     def variation(self, workload: Workload) -> tuple[Any, ...]:
         """Inputs that no program has seen."""
@@ -112,3 +129,10 @@ class CaseBook:
             return True
         expected_finite = all(bool(torch.isfinite(e.golden).all()) for e in case.expected)
         return expected_finite and not all(bool(torch.isfinite(leaf).all()) for _, leaf in flatten_outputs(result))
+
+
+def _bytes(case: Case) -> int:
+    """Memory that a further case of a workload takes."""
+    inputs = [leaf for _, leaf in leaves(case.inputs) if isinstance(leaf, torch.Tensor)]
+    outputs = [t for e in case.expected for t in (e.golden, e.special) if t is not None]
+    return sum(tensor.numel() * tensor.element_size() for tensor in (*inputs, *outputs))

@@ -18,8 +18,8 @@ from kernelevolve.candidates.space import Config
 from kernelevolve.candidates.structure import materialise
 from kernelevolve.hashing import digest_bytes, digest_json
 from kernelevolve.judge.cases import SEED, SEED_COMMITMENT, seed_commitment
-from kernelevolve.judge.statistics import TWIN_SUFFIX, combine, is_win, noise_floor, speedup
-from kernelevolve.judge.verdict import Clock, Effort, Measurement, Samples, Speedup, Verdict
+from kernelevolve.judge.statistics import TWIN_SUFFIX, combine, noise_floors, speedup
+from kernelevolve.judge.verdict import Clock, Measurement, Samples, Speedup, Verdict
 from kernelevolve.languages import LANGUAGES
 from kernelevolve.problems import Problem, TolerancePolicy
 
@@ -65,7 +65,9 @@ class Certificate(BaseModel):
     device: str
     candidate_seconds: float = Field(description="seconds per call, geometric mean over the timed workloads")
     baseline_seconds: dict[str, float] = Field(description="the same of every baseline, timed side by side with it")
-    noise_floor: float | None = Field(description="largest |ratio - 1| of a baseline timed twice; null if none was")
+    noise_floors: dict[Clock, float] = Field(
+        description="largest |ratio - 1| of a baseline timed twice, by clock; empty if none was"
+    )
     faster: bool = Field(description="True if the promotion beat every baseline by more than noise, interval included")
     verdict: Verdict = Field(description="complete: samples, speed-ups, errors with their limits, rooflines")
 
@@ -125,10 +127,11 @@ class Certificate(BaseModel):
                 yield f"the fraction of the roofline on {roofline.workload} does not follow from the samples"
 
     def _claim_faults(self) -> Iterator[str]:
-        floor = _noise_floor(self._measurement.samples)
-        if (floor is None) != (self.noise_floor is None) or not _close(floor or 0.0, self.noise_floor or 0.0):
-            yield "the noise floor does not follow from the samples of the baseline that was timed twice"
-        if self.faster != (self.verdict.correct and _beats_all(self.verdict, floor)):
+        floors = noise_floors(self._measurement.samples)
+        for stated in (self.noise_floors, self._measurement.noise_floors):
+            if stated.keys() != floors.keys() or not all(_close(floors[clock], stated[clock]) for clock in floors):
+                yield "the noise floor does not follow from the samples of the baseline that was timed twice"
+        if self.faster != self.verdict.wins:
             yield f"by the samples it is {'not ' if self.faster else ''}faster than every baseline by more than noise"
         if self.verdict.correct and not all(error.passed for error in self.verdict.errors):
             yield "the verdict is correct, but an error is over its limit"
@@ -159,7 +162,7 @@ def make_certificate(
         device=found.get("device", ""),
         candidate_seconds=measurement.seconds(),
         baseline_seconds={program: measurement.seconds(program) for program in programs},
-        noise_floor=_noise_floor(measurement.samples),
+        noise_floors=measurement.noise_floors,
         faster=verdict.wins,
         verdict=verdict,
     )  # fmt: skip
@@ -191,19 +194,6 @@ def _speedups(samples: tuple[Samples, ...]) -> Iterator[Speedup]:
             pairs = [(by_key.get((program, s.workload, clock)), s) for s in mine if s.clock == clock]
             if program != _CANDIDATE and all(theirs is not None for theirs, _ in pairs):
                 yield combine([speedup(theirs, own) for theirs, own in pairs if theirs is not None])
-
-
-def _noise_floor(samples: tuple[Samples, ...]) -> float | None:
-    by_key = {(s.program, s.workload, s.clock): s for s in samples}
-    pairs = [(by_key.get((s.program.removesuffix(TWIN_SUFFIX), s.workload, s.clock)), s) for s in samples]
-    floors = [noise_floor(first, second) for first, second in pairs if first is not None and first is not second]
-    return max(floors, default=None)
-
-
-def _beats_all(verdict: Verdict, floor: float | None) -> bool:
-    speedups = verdict.measurement.speedups if verdict.measurement is not None else ()
-    promoted = verdict.effort is Effort.PROMOTION and floor is not None and bool(speedups)
-    return promoted and all(is_win(speedup, floor or 0.0) for speedup in speedups)
 
 
 def _by_first_clock(samples: tuple[Samples, ...], workload: str) -> Samples | None:

@@ -109,6 +109,7 @@ class Evaluation:
         if promotion:
             for workload in self.bench.workloads(Role.STRESS):
                 self._settle(session, workload, book)
+                book.forget(workload)  # It is not timed; large problems need the memory.
         self.artifact_key = _artifact_key(place)
         self.stage = Stage.PROMOTION if promotion else Stage.TIMING
         samples, rooflines = self._time(timed, bound, book)

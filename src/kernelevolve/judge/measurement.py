@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from kernelevolve.judge.bench import Bench
-from kernelevolve.judge.statistics import LEAST_MARGIN, TWIN_SUFFIX, combine, noise_floor, speedup
+from kernelevolve.judge.statistics import combine, noise_floors, speedup
 from kernelevolve.judge.verdict import Measurement, Samples, Speedup
 
 CANDIDATE = "candidate"
@@ -33,15 +33,9 @@ def assemble(bench: Bench, samples: Sequence[Samples], circumstances: Mapping[st
                 ]
                 speedups.append(combine(parts))
     environment = describe_environment(bench) | dict(circumstances)
-    floors = [
-        noise_floor(by_key[program.removesuffix(TWIN_SUFFIX), workload, clock], twin)
-        for (program, workload, clock), twin in by_key.items()
-        if program.endswith(TWIN_SUFFIX)
-    ]
-    if floors:
-        environment["noise_floor"] = repr(max(floors))
-        environment["win_margin"] = repr(max(LEAST_MARGIN, *floors))
-    return Measurement(samples=tuple(samples), speedups=tuple(speedups), environment=environment)
+    return Measurement(
+        samples=tuple(samples), speedups=tuple(speedups), noise_floors=noise_floors(samples), environment=environment
+    )
 
 
 def describe_environment(bench: Bench) -> dict[str, str]:

@@ -37,6 +37,9 @@ class JudgeSettings(BaseModel):
         default=None, description="names to time against; None: all of the target"
     )
     sets: int = Field(default=4, ge=3, description="input sets with a golden, per workload; the first two settle it")
+    case_bytes: int = Field(
+        default=1 << 30, gt=0, description="memory for the input sets of a workload; if they are larger there are three"
+    )
     check_rate: float = Field(
         default=0.25, gt=0, le=1, description="share of blocks in which an output is compared; the end always"
     )

@@ -13,10 +13,8 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelevolve.judge.verdict import Samples, Speedup
+from kernelevolve.judge.verdict import Clock, Samples, Speedup
 
-LEAST_MARGIN = 0.005
-"""Half a percent: what differs by less is not called faster, however quiet the machine was."""
 TWIN_SUFFIX = " again"
 """Ends the name of a second process that runs a baseline, timed beside the first to find the noise floor."""
 
@@ -72,9 +70,19 @@ def noise_floor(first: Samples, second: Samples) -> float:
     return math.expm1(abs(float(np.median(_block_log_ratios(first, second)))))
 
 
-def is_win(speedup: Speedup, noise_floor: float) -> bool:
-    """True if the whole interval lies above 1 by more than ``LEAST_MARGIN`` and by more than the noise floor."""
-    return speedup.low > 1 + max(LEAST_MARGIN, noise_floor)
+def noise_floors(samples: Sequence[Samples]) -> dict[Clock, float]:
+    """The noise floor by clock, over all workloads together; empty if no program was run twice.
+
+    Claims are geometric means over workloads. What shifts each workload by a share of its own shifts that mean by the
+    geometric mean of the shares at most.
+    """
+    by_key = {(s.program, s.workload, s.clock): s for s in samples}
+    found: dict[Clock, list[float]] = {}
+    for (program, workload, clock), twin in by_key.items():
+        first = by_key.get((program.removesuffix(TWIN_SUFFIX), workload, clock))
+        if program.endswith(TWIN_SUFFIX) and first is not None:
+            found.setdefault(clock, []).append(math.log1p(noise_floor(first, twin)))
+    return {clock: math.expm1(sum(logs) / len(logs)) for clock, logs in found.items()}
 
 
 def _block_log_ratios(baseline: Samples, candidate: Samples) -> NDArray[np.float64]:

@@ -7,6 +7,9 @@ from statistics import median
 
 from pydantic import BaseModel, ConfigDict, Field
 
+LEAST_MARGIN = 0.005
+"""Half a percent: what differs by less is not called faster, however quiet the machine was."""
+
 
 class VerdictKind(StrEnum):
     """The one word of a verdict."""
@@ -116,6 +119,9 @@ class Measurement(BaseModel):
 
     samples: tuple[Samples, ...]
     speedups: tuple[Speedup, ...] = ()
+    noise_floors: dict[Clock, float] = Field(
+        default_factory=dict, description="largest |ratio - 1| of a baseline run twice, by clock; empty if none was"
+    )
     environment: dict[str, str] = Field(default_factory=dict, description="clocks, threads, versions, device load")
 
     def seconds(self, program: str = "candidate", clock: Clock | None = None) -> float:
@@ -145,6 +151,11 @@ class Roofline(BaseModel):
     floor_seconds: float = Field(description="max(bytes / bandwidth ceiling, flops / arithmetic ceiling)")
     bound: str = Field(description="'memory', 'compute' or 'launch'")
     fraction: float | None = Field(default=None, description="floor over the candidate's time; 1 is the roofline")
+
+
+def is_win(speedup: Speedup, noise_floor: float) -> bool:
+    """True if the whole interval lies above 1 by more than ``LEAST_MARGIN`` and by more than the noise floor."""
+    return speedup.low > 1 + max(LEAST_MARGIN, noise_floor)
 
 
 class Verdict(BaseModel):
@@ -181,12 +192,15 @@ class Verdict(BaseModel):
     def wins(self) -> bool:
         """True if a promotion found it faster than every baseline: all intervals above 1 by more than noise.
 
-        The margin is the one that the promotion measured on a baseline run twice (``environment["win_margin"]``).
+        By device time where there is one: a kernel cannot help what its caller does between two launches. The noise is
+        what the promotion measured, by the same clock, on a baseline run twice.
         """
         if not self.correct or self.effort is not Effort.PROMOTION or self.measurement is None:
             return False
-        margin, speedups = self.measurement.environment.get("win_margin"), self.measurement.speedups
-        return margin is not None and bool(speedups) and all(s.low > 1 + float(margin) for s in speedups)
+        floors = self.measurement.noise_floors
+        return bool(self.speedups) and all(
+            s.clock in floors and is_win(s, floors[s.clock]) for s in self.speedups.values()
+        )
 
     @property
     def speedups(self) -> dict[str, Speedup]:

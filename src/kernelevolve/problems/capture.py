@@ -29,7 +29,6 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import fx, nn
-from torch._decomp import get_decompositions
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_flatten, tree_unflatten
@@ -228,11 +227,7 @@ def _is_guard(node: fx.Node) -> bool:
 
 def _decompositions() -> Decompositions:
     table = torch.export.default_decompositions()
-    chosen = {overload: table[overload] for overload in table if str(overload) not in _WHOLE}
-    if hasattr(torch.ops.aten, "_fused_rms_norm"):
-        # Some releases keep it whole on a GPU; its parts can be fused with what stands around it.
-        chosen = {**get_decompositions([torch.ops.aten._fused_rms_norm]), **chosen}
-    return chosen
+    return {overload: table[overload] for overload in table if str(overload) not in _WHOLE}
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kernelevolve.judge.verdict import Measurement, Speedup, Verdict
+from kernelevolve.judge.verdict import Clock, Measurement, Speedup, Verdict
 from kernelevolve.report.units import ratio_text, share_text, speedup_text
 from kernelevolve.search.control import BestOfN
 
@@ -65,12 +65,13 @@ def describe_basis(measurement: Measurement) -> str:
     workloads = len({s.workload for s in measurement.samples})
     methods = sorted({s.method for s in measurement.samples})
     confidence = max((s.confidence for s in measurement.speedups), default=0.95)
-    noise = measurement.environment.get("noise_floor")
+    floors = measurement.noise_floors
+    noise = floors.get(Clock.DEVICE, floors.get(Clock.WALL))
     return (
         f"{calls} timed calls on {workloads} workload{'s' if workloads != 1 else ''}, kernel and baselines side by "
         f"side in up to {blocks} interleaved blocks ({'; '.join(methods)}); the figure is the median over blocks, the "
         f"interval a {confidence:.0%} bootstrap over paired blocks"
-        + (f"; a baseline timed against itself differed by {share_text(float(noise))}" if noise is not None else "")
+        + (f"; a baseline timed against itself differed by {share_text(noise)}" if noise is not None else "")
         + "."
     )
 

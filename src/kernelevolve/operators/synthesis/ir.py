@@ -110,6 +110,16 @@ class Product:
         return (*self.batch, *self.rows, *self.columns)
 
 
+_SMALL_AXIS = 9
+
+
+def split_contracted(axes: tuple[Var, ...]) -> tuple[tuple[Var, ...], tuple[Var, ...]]:
+    """Contracted axes short enough to be unrolled (the taps of a convolution), and those walked in blocks."""
+    small = tuple(v for v in axes if (v.extent.constant or _SMALL_AXIS + 1) <= _SMALL_AXIS)
+    long = tuple(v for v in axes if v not in small)
+    return (small, long) if long else (small[1:], small[:1])
+
+
 @dataclass(frozen=True)
 class StridedView:
     """A tensor argument of a torch call: ``buffer.as_strided(shape, strides, offset)``, in elements."""

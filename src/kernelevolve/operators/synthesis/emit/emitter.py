@@ -36,6 +36,8 @@ class Traits:
     """Largest ROW buffer; longer rows are computed again or go through memory."""
     segments: bool = True
     """True if a reduced axis may have bounds that are read from memory."""
+    packed_sides: bool = False
+    """True if a side of a product must be contiguous along an axis that is walked in blocks to be read fast."""
     families: bool = True
     """True if a kernel may choose among several buffers by an index."""
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import fx
 
 from kernelevolve.operators.synthesis.expr import Const, Expr, compute_dtype
 from kernelevolve.operators.synthesis.index import Index, flatten, product_of, unflatten
+from kernelevolve.operators.synthesis.ir import Combine
 from kernelevolve.operators.synthesis.lower.context import Lowering, NotLowered, Tensor, op
-from kernelevolve.operators.synthesis.lower.reductions import divided, moments
+from kernelevolve.operators.synthesis.lower.reductions import divided, moments, reduce
 from kernelevolve.operators.synthesis.lower.table import arguments, lowers
 
 
@@ -55,6 +57,30 @@ def _layer_norm(lowering: Lowering, node: fx.Node) -> Any:
 
     out = lowering.pointwise(node.name, source.shape, result, value)
     return (out, mean, scale) if whole else out
+
+
+@lowers("_fused_rms_norm")
+def _rms_norm(lowering: Lowering, node: fx.Node) -> tuple[Tensor, Tensor]:
+    """``x / sqrt(mean(x²) + eps) * weight``; some releases of torch keep it whole on a GPU."""
+    given = arguments(node)
+    source, weight = lowering.tensor(given["input"]), _optional(lowering, given["weight"])
+    rank = len(source.shape)
+    dims = list(range(rank - len(given["normalized_shape"]), rank))
+    wanted = compute_dtype(source.dtype)
+    eps = float(given["eps"]) if given["eps"] is not None else torch.finfo(getattr(torch, source.dtype)).eps
+
+    def square(at: tuple[Index, ...]) -> Expr:
+        x = source.value(at, wanted)
+        return op("mul", x, x)
+
+    (squares,) = reduce(lowering, f"{node.name}_squares", source, dims, Combine.SUM, [wanted], square)
+    scale = _scale_of(lowering, node.name, squares, product_of(source.shape[d] for d in dims), eps)
+
+    def value(at: tuple[Index, ...]) -> Expr:
+        y = op("mul", source.value(at, wanted), scale.value(at))
+        return op("mul", y, weight.value(at, wanted)) if weight else y
+
+    return lowering.pointwise(node.name, source.shape, lowering.dtype(node.meta["val"][0]), value), scale
 
 
 @lowers("native_group_norm")

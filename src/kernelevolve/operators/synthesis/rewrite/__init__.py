@@ -15,6 +15,7 @@ from kernelevolve.operators.synthesis.rewrite.associate import chains_associated
 from kernelevolve.operators.synthesis.rewrite.dead import without_dead_operations
 from kernelevolve.operators.synthesis.rewrite.inline import inlined
 from kernelevolve.operators.synthesis.rewrite.moments import moments_chosen
+from kernelevolve.operators.synthesis.rewrite.pack import sides_packed
 from kernelevolve.operators.synthesis.rewrite.products import products_chosen
 from kernelevolve.operators.synthesis.rewrite.sink import copies_sunk
 from kernelevolve.operators.synthesis.rewrite.split import long_reductions_split
@@ -32,6 +33,7 @@ REWRITES: tuple[Rewrite, ...] = (
     copies_sunk,
     alike_stacked,
     long_reductions_split,
+    sides_packed,
 )
 
 

@@ -32,7 +32,9 @@ class TritonEmitter:
     language = "triton"
 
     def traits(self, facts: Facts) -> Traits:
-        return Traits(products=("tiled", "library"), rows_after_product=True, row_elements=LONGEST_ROW)
+        return Traits(
+            products=("tiled", "library"), rows_after_product=True, row_elements=LONGEST_ROW, packed_sides=True
+        )
 
     def emit(self, schedule: Schedule, planner: Planner, facts: Facts) -> Emitted:
         """Raises Inexpressible if a kernel cannot be written as it was scheduled."""
@@ -61,7 +63,7 @@ class TritonEmitter:
     @staticmethod
     def _kernel(kernel: LoopKernel, hints: dict[str, int], planner: Planner) -> KernelText:
         if not kernel.has_product:
-            return write_row_kernel(kernel, hints)
+            return write_row_kernel(kernel, hints, planner)
         # Three passes in TF32 come near float32; one pass would be a silent loss of precision.
         precision = planner.choose(f"float32-product:{kernel.name}", ("tf32x3", "ieee"))
         return write_product_kernel(kernel, hints, precision)

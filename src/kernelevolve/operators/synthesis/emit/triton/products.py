@@ -26,12 +26,19 @@ from kernelevolve.operators.synthesis.emit.triton.tile import (
 )
 from kernelevolve.operators.synthesis.expr import Cast, Const, Expr, Load, Masked, Role
 from kernelevolve.operators.synthesis.index import Var
+from kernelevolve.operators.synthesis.ir import split_contracted
 from kernelevolve.operators.synthesis.kernels import LoopKernel, Pass, ProductPass
 
 WIDEST_TILE = 256
-_SMALL_AXIS = 9
+_NARROW = 64
+"""Width up to which a product is made as a whole even if nothing after it needs whole rows."""
 _LEAST = 16
 """Least extent of a side of a product on the tensor cores."""
+_WISHES: Mapping[bool, tuple[tuple[int, int], ...]] = {
+    True: ((128, 128), (128, 256), (64, 128), (64, 64)),
+    False: ((64, 64), (64, 128), (128, 64), (32, 64)),
+}
+"""Rows and columns of a tile, in the order in which they are tried; True: the sides have 16 bits."""
 
 
 def write_product_kernel(kernel: LoopKernel, hints: Mapping[str, int], precision: str) -> KernelText:
@@ -53,16 +60,21 @@ class _ProductKernel:
             raise Inexpressible("no two rows share the right side of the product")
         self._batch, self._tiled = kernel.rows[: len(kernel.rows) - tiled], kernel.rows[len(kernel.rows) - tiled :]
         self._mode = self._choose_mode()
-        self._uses_k = False
+        self._depth = 0
+        """Length of the longest sum that is walked in blocks; 0 if there is none."""
 
     def _choose_mode(self) -> str:
         width = extent_of(self._last.columns)
-        if width.evaluate(self._hints) <= WIDEST_TILE:
-            return "whole"
-        for step in self._tail:
-            if not isinstance(step, Pass) or step.reduced or (step.axes and extent_of(step.axes) != width):
-                raise Inexpressible("a reduction follows a product that is too wide to be kept")
-        return "loop" if self._head else "grid"
+        apart = all(
+            isinstance(step, Pass) and not step.reduced and (not step.axes or extent_of(step.axes) == width)
+            for step in self._tail
+        )
+        columns = width.evaluate(self._hints)
+        if apart and (columns > WIDEST_TILE if self._head else columns > _NARROW):
+            return "loop" if self._head else "grid"
+        if columns > WIDEST_TILE:
+            raise Inexpressible("a reduction follows a product that is too wide to be kept")
+        return "whole"
 
     def text(self) -> KernelText:
         kernel, body, name = self._kernel, self._body, self._kernel.name.upper()
@@ -188,8 +200,8 @@ class _ProductKernel:
         if resident and isinstance(left, Load):
             self._resident_product(step, left, right, rows, columns, dtype, total, extra)
             return total
-        self._uses_k = True
-        small, long = _split_contracted(step.contracted)
+        small, long = split_contracted(step.contracted)
+        self._depth = max(self._depth, extent_of(long).evaluate(self._hints))
         limit = rows.index(extent_of(long))
         body.line(f"{total} = tl.zeros((BLOCK_M, {span}), tl.float32)")
         start, across, down = body.fresh("start"), body.fresh("k"), body.fresh("k")
@@ -254,30 +266,36 @@ class _ProductKernel:
 
     def _tunables(self, name: str) -> tuple[dict[str, str], tuple[str, ...], tuple[Mapping[str, Setting], ...]]:
         rows = extent_of(self._tiled).evaluate(self._hints)
+        width = tile_width(extent_of(self._last.columns).evaluate(self._hints))
         most = max(_LEAST, min(128, tile_width(rows)))
-        found = {"BLOCK_M": f"PowerOfTwo({_LEAST}, {most}, {min(64, most)})"}
+        half = operand(self._last.right).dtype != "float32"
+        first, *others = [self._shape(most, width, half, *wish) for wish in _WISHES[half]]
+        found = {"BLOCK_M": f"PowerOfTwo({_LEAST}, {most}, {first['BLOCK_M']})"}
         if self._mode != "whole":
-            found["BLOCK_N"] = "PowerOfTwo(32, 256, 128)"
-        if self._uses_k:
-            found["BLOCK_K"] = "PowerOfTwo(16, 128, 32)"
+            found["BLOCK_N"] = f"PowerOfTwo(32, {min(256, max(32, width))}, {first['BLOCK_N']})"
+        if self._depth:
+            found["BLOCK_K"] = f"PowerOfTwo(16, 128, {first['BLOCK_K']})"
         if self._mode == "loop":
             found["SPLIT"] = "PowerOfTwo(1, 8, 1)"
         constants = tuple(found)
-        found["WARPS"] = "Choice(2, 4, 8, default=4)"
+        found["WARPS"] = f"Choice(2, 4, 8, default={first['WARPS']})"
         found["STAGES"] = "Int(2, 5, 3)"
-        large = {"BLOCK_M": most, "BLOCK_N": 128, "BLOCK_K": 64, "WARPS": 8, "STAGES": 3}
-        larger = {"BLOCK_M": most, "BLOCK_N": 256, "BLOCK_K": 64, "WARPS": 8, "STAGES": 4}
-        seeds = [{f"{name}_{k}": v for k, v in seed.items() if k in found} for seed in (large, larger)]
-        if seeds[0] == seeds[1]:
-            seeds.pop()
+        seeds: list[dict[str, Setting]] = []
+        for other in others:
+            seed: dict[str, Setting] = {f"{name}_{k}": v for k, v in other.items() if k in found and v != first[k]}
+            if seed and seed not in seeds:
+                seeds.append(seed)
         return {f"{name}_{key}": text for key, text in found.items()}, constants, tuple(seeds)
 
-
-def _split_contracted(axes: tuple[Var, ...]) -> tuple[tuple[Var, ...], tuple[Var, ...]]:
-    """Contracted axes short enough to be unrolled (the taps of a convolution), and those walked in blocks."""
-    small = tuple(v for v in axes if (v.extent.constant or _SMALL_AXIS + 1) <= _SMALL_AXIS)
-    long = tuple(v for v in axes if v not in small)
-    return (small, long) if long else (small[1:], small[:1])
+    def _shape(self, most: int, width: int, half: bool, block_m: int, block_n: int) -> dict[str, int]:
+        """A tile near the wish that suits the product: a warp group for every 128 accumulators of its threads."""
+        block_m = min(most, block_m)
+        block_n = max(32, min(width, block_n)) if self._mode != "whole" else max(_LEAST, width)
+        block_k = 64 if half and (self._depth % 64 == 0 or self._depth > 512) else 32
+        return {
+            "BLOCK_M": block_m, "BLOCK_N": block_n, "BLOCK_K": block_k,
+            "WARPS": 8 if block_m * block_n > 128 * 128 or (not half and block_m * block_n >= 64 * 128) else 4,
+        }  # fmt: skip
 
 
 def operand(expr: Expr) -> Expr:

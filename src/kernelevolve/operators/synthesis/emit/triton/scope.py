@@ -25,6 +25,7 @@ from kernelevolve.operators.synthesis.expr import (
     Role,
     Search,
     TableValue,
+    loads,
 )
 from kernelevolve.operators.synthesis.index import FloorDiv, Index, Mod, Size, Value, Var, flatten
 
@@ -36,11 +37,13 @@ class Body:
     lines: list[str] = field(default_factory=list)
     indent: int = 1
     counter: int = 0
+    guarded: bool = False
+    """True if what a choice leaves out is not even loaded."""
     pointers: dict[Buffer, str] = field(default_factory=dict)
     """Global buffer -> name of its pointer argument (for a FAMILY: of a table of addresses)."""
     tables: dict[tuple[Index, ...], str] = field(default_factory=dict)
     searches: dict[Index, str] = field(default_factory=dict)
-    """Length that is searched -> name of the argument that holds the number of halvings."""
+    """Length that is searched -> name of the constexpr that holds the number of halvings."""
     sizes: dict[str, None] = field(default_factory=dict)
     rows: dict[Buffer, str] = field(default_factory=dict)
     """ROW buffer -> the tensor that holds it."""
@@ -159,14 +162,23 @@ class Scope:
 
     def _operation(self, expr: Op, mask: str) -> str:
         if expr.name == "where":
-            condition, yes, no = (self.value(a, mask) for a in expr.args)
-            return f"tl.where({condition}, {yes}, {no})"
+            condition, yes, no = expr.args
+            return self._choice(condition, yes, no, mask)
         argument = expr.args[0].dtype
         text = template(expr.name, argument, expr.dtype)
         if text is None:
             raise Inexpressible(f"{expr.name} of {argument}")
         names = [self.value(a, mask) for a in expr.args]
         return text.format(*names)
+
+    def _choice(self, condition: Expr, yes: Expr, no: Expr, mask: str) -> str:
+        """``where``: each side is loaded everywhere, or only where it is chosen."""
+        chosen = self.value(condition, mask)
+        sides = []
+        for side, wanted in ((yes, chosen), (no, f"({chosen} == 0)")):
+            guard = f"{mask} & {wanted}" if mask else wanted
+            sides.append(self.value(side, guard if self.body.guarded and reads_memory(side) else mask))
+        return f"tl.where({chosen}, {sides[0]}, {sides[1]})"
 
     def _load(self, expr: Load, mask: str) -> str:
         buffer = expr.buffer
@@ -212,29 +224,39 @@ class Scope:
         return self._axes
 
     def _search(self, expr: Search, mask: str) -> str:
-        """A binary search without branches; every element of the tile takes the same number of steps."""
+        """A binary search without branches: the part that is left halves alike for every element of the tile, so that
+        a step is one load, one comparison and one choice."""
         body = self.body
         value = self.value(expr.value, mask)
-        steps = body.searches.setdefault(expr.sorted.shape[-1], f"halvings_{len(body.searches)}")
+        longest = expr.sorted.shape[-1]
+        halvings = body.searches.setdefault(longest, f"halvings_{len(body.searches)}")
         guard = self.mask_for(expr.variables, mask)
         base = self.address(expr.sorted, (*expr.row, Index()), mask)
-        low, high, middle, found, go = (body.fresh(s) for s in ("low", "high", "middle", "found", "go"))
-        body.line(f"{low} = tl.where({value} == {value}, 0, 0)")
-        body.line(f"{high} = {low} + {self.index(expr.length, mask)}")
-        body.line(f"for _ in range({steps}):")
+        place, left, half, found, go = (body.fresh(s) for s in ("place", "left", "half", "found", "go"))
+        # As many steps as the longest search needs: a shorter one has nothing left in the last of them.
+        live = "" if expr.length == longest else f"({half} > 0)"
+        guards = " & ".join(part for part in (live, f"({guard})" if guard else "") if part)
+        body.line(f"{place} = tl.where({value} == {value}, 0, 0)")
+        body.line(f"{left} = {self.index(expr.length, mask)}")
+        body.line(f"for _ in tl.static_range({halvings}):")
         body.indent += 1
-        body.line(f"{middle} = ({low} + {high}) // 2")
-        live = f"({low} < {high})" + (f" & ({guard})" if guard else "")
-        body.line(f"{found} = tl.load({base} + {middle}, mask={live}, other=0)")
+        body.line(f"{half} = ({left} + 1) >> 1")
+        masked = f", mask={guards}, other=0" if guards else ""
+        body.line(f"{found} = tl.load({base} + ({place} + {half} - 1){masked})")
         if expr.sorted.dtype in ("float16", "bfloat16"):
             body.line(f"{found} = tl.cast({found}, tl.float32)")
         compare = "<=" if expr.right else "<"
         nan = f" | ({value} != {value})" if expr.value.dtype.startswith("float") else ""
-        body.line(f"{go} = (({found} {compare} {value}){nan}) & ({low} < {high})")
-        body.line(f"{low} = tl.where({go}, {middle} + 1, {low})")
-        body.line(f"{high} = tl.where({go}, {high}, {middle})")
+        body.line(f"{go} = (({found} {compare} {value}){nan}){f' & {live}' if live else ''}")
+        body.line(f"{place} = tl.where({go}, {place} + {half}, {place})")
+        body.line(f"{left} = {left} - {half}")
         body.indent -= 1
-        return f"tl.cast({low}, {DTYPES[expr.dtype]})"
+        return f"tl.cast({place}, {DTYPES[expr.dtype]})"
+
+
+def reads_memory(expr: Expr) -> bool:
+    """True if an expression loads from a global buffer."""
+    return any(load.buffer.role is not Role.ROW for load in loads(expr))
 
 
 def tile_width(width: int) -> int:

@@ -44,8 +44,8 @@ def row_scope(body: Body, axes: tuple[Var, ...], name: str, mask: str) -> tuple[
 
 def define(kernel: LoopKernel, body: Body, constants: tuple[str, ...]) -> str:
     """The definition of a kernel whose body is written."""
-    arguments = [*body.pointers.values(), *body.tables.values(), *body.searches.values(), *body.sizes]
-    arguments += [f"{name}: tl.constexpr" for name in constants]
+    arguments = [*body.pointers.values(), *body.tables.values(), *body.sizes]
+    arguments += [f"{name}: tl.constexpr" for name in (*body.searches.values(), *constants)]
     about = f"{kernel.title} ({', '.join(kernel.origins)})" if kernel.origins else kernel.title
     head = ["@triton.jit", f"def {kernel.name}({', '.join(arguments)}):", f'    """Computes {about}."""']
     return "\n".join([*head, *body.lines])
@@ -57,8 +57,8 @@ def launch(kernel: LoopKernel, body: Body, grid: tuple[str, ...], constants: Map
     for values in body.tables:
         entries = "".join(f"{python_text(v)}, " for v in values)
         arguments.append(f"constant_table(({entries}), {_any_tensor(body)}.device)")
-    arguments += [_halvings(length) for length in body.searches]
     arguments += list(body.sizes)
+    arguments += [f"{name}={_halvings(length)}" for length, name in body.searches.items()]
     arguments += [f"{name}={text}" for name, text in constants.items()]
     return (f"{kernel.name}[({', '.join(grid)},)](", *(f"    {a}," for a in arguments), ")")
 
