@@ -30,6 +30,8 @@ class Traits:
 
     products: tuple[str, ...] = ("tiled", "library")
     """How a matrix product may be computed, preferred first: 'tiled' is a ProductPass, 'library' a torch call."""
+    longest_sum: int = 1 << 62
+    """Contracted elements beyond which a product is computed by the library unless a plan says otherwise."""
     rows_after_product: bool = True
     """True if passes over whole rows (reductions too) may follow a product in one kernel; else pointwise only."""
     row_elements: int = 1 << 16

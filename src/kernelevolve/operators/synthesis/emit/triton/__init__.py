@@ -26,15 +26,18 @@ def constant_table(values, device):
 '''
 
 
+_LONGEST_SUM = 1024
+"""On an H200 cuBLAS multiplies at 3/4 of the peak and a tile loop at 1/2; over 1024 terms in 16 bits that difference costs
+as much time as writing a result of 2 bytes and reading it again (measured with 8192 x 3456 x 3456 in bfloat16)."""
+
+
 class TritonEmitter:
     """Writes schedules as Triton kernels."""
 
     language = "triton"
 
     def traits(self, facts: Facts) -> Traits:
-        return Traits(
-            products=("tiled", "library"), rows_after_product=True, row_elements=LONGEST_ROW, packed_sides=True
-        )
+        return Traits(row_elements=LONGEST_ROW, packed_sides=True, longest_sum=_LONGEST_SUM)
 
     def emit(self, schedule: Schedule, planner: Planner, facts: Facts) -> Emitted:
         """Raises Inexpressible if a kernel cannot be written as it was scheduled."""
