@@ -81,7 +81,7 @@ def inlined(program: Program, planner: Planner, traits: Traits) -> Program:
         operation = operations[position]
         if isinstance(operation, Pointwise) and writers[operation.target.buffer] == 1:
             readers = [n for n, o in enumerate(operations) if operation.target.buffer in read_buffers(o)]
-            if _worth_inlining(operation, [operations[n] for n in readers], planner):
+            if _worth_inlining(operation, [operations[n] for n in readers], program, planner, traits):
                 for n in readers:
                     operations[n] = put_into(operations[n], operation)
                 del operations[position]
@@ -90,7 +90,9 @@ def inlined(program: Program, planner: Planner, traits: Traits) -> Program:
     return replace(program, operations=tuple(operations))
 
 
-def _worth_inlining(operation: Pointwise, readers: list[Operation], planner: Planner) -> bool:
+def _worth_inlining(
+    operation: Pointwise, readers: list[Operation], program: Program, planner: Planner, traits: Traits
+) -> bool:
     if operation.target.buffer.role is not Role.TEMPORARY or not _is_plain(operation) or not readers:
         return False
     if any(isinstance(r, Extern) or _searches(r, operation.target.buffer) for r in readers):
@@ -107,7 +109,14 @@ def _worth_inlining(operation: Pointwise, readers: list[Operation], planner: Pla
         return True
     if cost <= 4 and sum(1 for e in walk(operation.value) if isinstance(e, Load)) <= 2:
         return True
-    return planner.choose(f"value:{operation.name}", ("keep", "recompute"), niche=True) == "recompute"
+    options = ("keep", "recompute")
+    if any(program.hint(product_of(v.extent for v in _reduced(r))) > traits.row_elements for r in readers):
+        options = ("recompute", "keep")  # Too long to be kept in the row: it would go through memory, and back.
+    return planner.choose(f"value:{operation.name}", options, niche=True) == "recompute"
+
+
+def _reduced(reader: Operation) -> tuple[Var, ...]:
+    return reader.reduced if isinstance(reader, Reduction) else ()
 
 
 def _is_plain(operation: Pointwise) -> bool:
