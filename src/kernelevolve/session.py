@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from kernelevolve.candidates import Candidate
 from kernelevolve.candidates.structure import materialise, split_config
-from kernelevolve.errors import InvalidCandidate, InvalidProblem, InvalidRequest, MissingTarget
+from kernelevolve.errors import InvalidCandidate, InvalidProblem, InvalidRequest, KernelEvolveError, MissingTarget
 from kernelevolve.judge.protocol import Judge
 from kernelevolve.judge.verdict import Effort, Verdict
 from kernelevolve.languages import detect
@@ -27,6 +28,8 @@ from kernelevolve.workspace import open_run, open_store
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from kernelevolve.judge.vetting import VettedProblem, VettingReport
 
 _WORKERS = 3
 """Candidates in work at once where compiling does not disturb timing: one is timed, the next are built."""
@@ -139,6 +142,34 @@ def verify(
         return judge.evaluate(program, effort)
     finally:
         judge.close()
+
+
+def vet_problems(places: Iterable[str], target: Target, *, scale: float | None = None) -> Iterator[VettedProblem]:
+    """Vet problems on a device, one after the other, on every workload. What is wrong with one is told, not raised."""
+    import torch
+
+    from kernelevolve.judge.vetting import VettedProblem
+
+    for place in places:
+        start, name, report, complaint = perf_counter(), place, None, ""
+        try:
+            problem = load_problem(place, scale=scale)
+            name = problem.name
+            report = _vet(problem, target)
+        except KernelEvolveError as error:
+            complaint = error.sentence
+        if target.device_type == "cuda":
+            torch.cuda.empty_cache()  # The next problem may need what this one took.
+        yield VettedProblem(place, name, report, complaint, perf_counter() - start)
+
+
+def _vet(problem: Problem, target: Target) -> VettingReport:
+    from kernelevolve.judge.oracle import Oracle
+    from kernelevolve.judge.vetting import vet
+    from kernelevolve.problems.instance import load_instance
+
+    instance = load_instance(problem, target.device_type)
+    return vet(instance, Oracle(instance, problem.tolerance), instance.workloads)
 
 
 def refuse_vacuous(problem: Problem, target: Target) -> None:

@@ -16,6 +16,7 @@ from kernelevolve.cli.optimize import optimize
 from kernelevolve.cli.runs import list_runs
 from kernelevolve.cli.show import show
 from kernelevolve.cli.verify import verify
+from kernelevolve.cli.vet import vet
 
 app = typer.Typer(
     add_completion=False,
@@ -41,6 +42,7 @@ def _root(
 
 app.command(short_help="Search for a faster kernel.")(optimize)
 app.command(short_help="Judge one file that somebody wrote.")(verify)
+app.command(short_help="Say which problems can tell a right kernel from a wrong one.")(vet)
 app.command(short_help="Show what a run found, why it is fast, and what failed.")(show)
 app.command("list", short_help="List the runs.")(list_runs)
 app.command(short_help="Say what this machine can do, and what is missing.")(doctor)

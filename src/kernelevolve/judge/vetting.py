@@ -7,7 +7,7 @@ that workload means anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -96,6 +96,24 @@ class VettingReport(BaseModel):
         if not blind:
             return "every workload tells a right result from a wrong one"
         return f"{_listed(blind)} cannot tell a right result from a wrong one; the verdict rests on {_listed(usable)}"
+
+
+@dataclass(frozen=True, slots=True)
+class VettedProblem:
+    """What vetting said of one problem, or why it could not be run."""
+
+    place: str
+    """The path or name that was asked for."""
+    name: str
+    report: VettingReport | None
+    error: str
+    """The sentence that says what is wrong with the problem; empty if it was vetted."""
+    seconds: float
+
+    @property
+    def usable(self) -> bool:
+        """True if a verdict on it means something."""
+        return self.report is not None and not self.report.vacuous
 
 
 def vet(instance: Instance, oracle: Oracle, workloads: Sequence[Workload]) -> VettingReport:
