@@ -185,3 +185,23 @@ def test_a_problem_without_loop_form_is_left_to_torch(tmp_path: Path) -> None:
     case = problem("complex", "x\nreturn torch.view_as_real(torch.fft.fft(x))", "torch.randn(3, 8)")
     candidate, _ = made(case)
     assert_same(candidate, load_instance(case, torch.device("cpu")), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs"),
+    [
+        ("x\nreturn x.sum(1)", "torch.rand(3, 8192, 70)"),  # lanes along a kept axis
+        ("x\nreturn x.sum(-1)", "torch.rand(9, 200_003)"),  # lanes along the summed axis
+        ("x\nreturn x.sum((1, 2))", "torch.rand(9, 300, 701)"),
+        ("x\nreturn (x * 2).sum(0)", "torch.rand(9000, 3, 5)"),
+    ],
+)
+def test_long_sums_keep_their_digits(forward: str, inputs: str, tmp_path: Path) -> None:
+    case = problem("long sum", forward, inputs)
+    instance = load_instance(case, "cpu")
+    module = assert_same(made(case)[0], instance, tmp_path)
+    (x,) = instance.make_inputs(instance.workloads[0], 1)
+    model = instance.make_model(0)
+    golden = model(x.double())
+    errors = [(value.double() - golden).pow(2).mean().sqrt().item() for value in (model(x), module.ModelNew()(x))]
+    assert errors[1] <= 4 * max(errors[0], 2**-24 * golden.abs().max().item())

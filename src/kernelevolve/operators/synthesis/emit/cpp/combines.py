@@ -59,6 +59,27 @@ class Lanes:
             return "ke::lib::infinity" if self.dtype in FLOATING else f"{limits}::max()"
         return {Combine.PROD: "1", Combine.ALL: "true", Combine.ANY: "false"}.get(self.combine, "0")
 
+    @property
+    def loses_digits(self) -> bool:
+        """True if a long row of additions to one cell loses digits that a sum of partial sums keeps."""
+        return self.combine is Combine.SUM and self.dtype == "float32"
+
+    def open_total(self, text: Text) -> None:
+        """An array for sums of partial sums."""
+        text.line(f"alignas(64) {VALUE_TYPES[self.dtype]} {self.name}_total[{self.width}] = {{}};")
+
+    def clear(self, text: Text) -> None:
+        """Begin a partial sum."""
+        text.line(f"for (int l = 0; l < {self.width}; l++) {self.name}[l] = {self.neutral};")
+
+    def add_to_total(self, text: Text) -> None:
+        """End a partial sum."""
+        text.line(f"for (int l = 0; l < {self.width}; l++) {self.name}_total[l] += {self.name}[l];")
+
+    def close_total(self, text: Text) -> None:
+        """The total is the result."""
+        text.line(f"for (int l = 0; l < {self.width}; l++) {self.name}[l] = {self.name}_total[l];")
+
     def take(self, text: Text, value: str, lane: str) -> None:
         """Combine one value into a lane."""
         cell = f"{self.name}[{lane}]"

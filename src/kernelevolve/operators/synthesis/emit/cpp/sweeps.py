@@ -9,11 +9,15 @@ from kernelevolve.operators.synthesis.emit.cpp.combines import Lanes
 from kernelevolve.operators.synthesis.emit.cpp.nest import Scope, searches_in
 from kernelevolve.operators.synthesis.emit.cpp.operations import STORAGE_TYPES, VALUE_TYPES, converted, stored
 from kernelevolve.operators.synthesis.expr import Expr, Load, Search, children, compute_dtype
-from kernelevolve.operators.synthesis.index import Index, Value, Var, flatten
+from kernelevolve.operators.synthesis.index import Index, Value, Var, flatten, product_of
 from kernelevolve.operators.synthesis.ir import Combine, Target
 from kernelevolve.operators.synthesis.kernels import Assign, Pass
 
 LANES = "LANES"
+_ONE = Index.of(1)
+_PIECE = 256
+"""Values that are added to one cell before the next partial sum begins."""
+_TYPICAL_LANES = 32
 
 
 def sweep(row: Scope, step: Pass) -> None:
@@ -167,8 +171,8 @@ class _Reduction:
             _loops(self.scope, self.step.axes[:-1], self._kept)
         else:
             self._declare(self.scope)
-            outer = self._ordered()
-            self._reduced(self.scope, outer[:-1], lambda s: self._along(s, outer[-1]))
+            *outer, last = self._ordered()
+            self._reduced(self.scope, outer, lambda s: self._along(s, last, alone=not outer), each=last.extent)
             for lanes, accumulate in zip(self.lanes, self.step.accumulates, strict=True):
                 results = lanes.finish(self.scope.text)
                 for target, text in zip(accumulate.targets, results, strict=True):
@@ -205,20 +209,69 @@ class _Reduction:
                 lanes = Lanes(lanes.name, lanes.combine, lanes.dtype, lanes.width, scope.index(position))
             lanes.take(scope.text, value, lane)
 
-    def _reduced(self, scope: Scope, axes: Sequence[Var], body: Callable[[Scope], None]) -> None:
-        """Loops over reduced axes; the segment has its bounds from memory."""
+    def _reduced(self, scope: Scope, axes: Sequence[Var], body: Callable[[Scope], None], each: Index = _ONE) -> None:
+        """Loops over reduced axes, in pieces if they are long; ``each`` values are added up in ``body``."""
         if not axes:
             body(scope)
             return
         axis, *rest = axes
         begin, end = self._bounds(scope, axis)
+        inner = product_of((*(a.extent for a in rest), each)).constant
+        step = max(1, _PIECE // (inner or _PIECE))
+        if not self._in_pieces(axis, step):
+            self._loop(scope, axis, rest, begin, end, body)
+            return
+        self._pieces(scope, begin, end, str(step), lambda s, b, e: self._loop(s, axis, rest, b, e, body))
+
+    def _in_pieces(self, axis: Var, step: int) -> bool:
+        """True if so many values are added along an axis that their sum is better made of partial sums.
+
+        A segment is left whole: bags are short, and their bounds lie in memory.
+        """
+        long = axis.extent.constant is None or axis.extent.constant > 2 * step
+        ragged = self.step.segment is not None and self.step.segment.var == axis
+        return long and not ragged and any(lanes.loses_digits for lanes in self.lanes)
+
+    def _pieces(self, scope: Scope, begin: str, end: str, step: str, body: Callable[[Scope, str, str], None]) -> None:
+        """``body(scope, begin, end)`` for one piece after the other, sums going through totals of partial sums.
+
+        The error of a sum of n terms grows as n; made of partial sums as here, as n / step + step (Higham, SIAM Journal
+        on Scientific Computing 14(4), 1993, section 3).
+        """
+        sums = [lanes for lanes in self.lanes if lanes.loses_digits]
+        text, piece = scope.text, scope.names.fresh("piece")
+        for lanes in sums:
+            lanes.open_total(text)
+        inside = scope.inner()
+        for lanes in sums:
+            lanes.clear(inside.text)
+        body(inside, piece, f"ke::lib::least<int64_t>({piece} + {step}, {end})")
+        for lanes in sums:
+            lanes.add_to_total(inside.text)
+        text.line(f"for (int64_t {piece} = {begin}; {piece} < {end}; {piece} += {step}) {{")
+        text.extend(inside.text)
+        text.line("}")
+        for lanes in sums:
+            lanes.close_total(text)
+
+    def _loop(
+        self, scope: Scope, axis: Var, rest: Sequence[Var], begin: str, end: str, body: Callable[[Scope], None]
+    ) -> None:
         inside = scope.inner([axis])
-        self._reduced(inside, rest, body)
+        self._nested(inside, rest, body)
         scope.text.line(f"for (int64_t {axis.name} = {begin}; {axis.name} < {end}; {axis.name}++) {{")
         scope.text.line("  KE_LANES_BELOW;")
         self._prefetch(scope, axis)
         scope.text.extend(inside.text)
         scope.text.line("}")
+
+    def _nested(self, scope: Scope, axes: Sequence[Var], body: Callable[[Scope], None]) -> None:
+        """Further loops, inside a piece or in a sum that needs none."""
+        if not axes:
+            body(scope)
+            return
+        axis, *rest = axes
+        self._loop(scope, axis, rest, *self._bounds(scope, axis), body)
 
     def _prefetch(self, scope: Scope, axis: Var) -> None:
         """Rows that later turns of a ragged loop gather are asked for some turns ahead, past the end of the segment."""
@@ -246,8 +299,8 @@ class _Reduction:
             return "0", scope.index(axis.extent)
         return scope.value(segment.begin), scope.value(segment.end)
 
-    def _along(self, scope: Scope, axis: Var) -> None:
-        """The innermost reduced axis, whose neighbouring points go to different lanes."""
+    def _along(self, scope: Scope, axis: Var, *, alone: bool) -> None:
+        """The innermost reduced axis, whose neighbouring points go to different lanes; ``alone``: the only one."""
         begin, end = self._bounds(scope, axis)
 
         def body(block: Scope, count: str) -> None:
@@ -258,7 +311,11 @@ class _Reduction:
             self._take(inside, "l")
             _simd(block, inside, count)
 
-        blocks(scope, axis, begin, end, body)
+        if alone and self._in_pieces(axis, _PIECE * _TYPICAL_LANES):
+            step = f"({_PIECE} * LANES)"
+            self._pieces(scope, begin, end, step, lambda s, b, e: blocks(s, axis, b, e, body))
+        else:
+            blocks(scope, axis, begin, end, body)
 
     def _kept(self, scope: Scope) -> None:
         """Lanes along a kept axis, the reduced axes walked inside each block of lanes."""
