@@ -8,6 +8,7 @@ from kernelevolve.operators.synthesis.emit.emitter import Traits
 from kernelevolve.operators.synthesis.expr import Buffer, Role
 from kernelevolve.operators.synthesis.fuse.group import Group, Member, joined, seed
 from kernelevolve.operators.synthesis.fuse.passes import kernel_of
+from kernelevolve.operators.synthesis.index import product_of
 from kernelevolve.operators.synthesis.ir import (
     Extern,
     Operation,
@@ -20,6 +21,11 @@ from kernelevolve.operators.synthesis.ir import (
 )
 from kernelevolve.operators.synthesis.kernels import Schedule, Step
 from kernelevolve.operators.synthesis.plan import Planner
+
+_FEW_ROWS = 8
+"""Rows below which a kernel cannot keep the cores of any device busy."""
+_MUCH_WORK = 1 << 15
+"""Points of an operation from which on it is worth a kernel of its own that can."""
 
 
 @dataclass
@@ -37,7 +43,11 @@ def schedule(program: Program, planner: Planner, traits: Traits) -> Schedule:
     writers: dict[Buffer, list[int]] = {}
     for operation in program.operations:
         needed = {w for b in read_buffers(operation) for w in writers.get(b, ())}
-        place = None if isinstance(operation, Extern) else _join(nodes, operation, needed, writers, planner, traits)
+        place = (
+            None
+            if isinstance(operation, Extern)
+            else _join(nodes, operation, needed, writers, program, planner, traits)
+        )
         if place is None:
             nodes.append(_Node(operation if isinstance(operation, Extern) else seed(operation)))
             place = len(nodes) - 1
@@ -52,6 +62,7 @@ def _join(
     operation: Member,
     needed: set[int],
     writers: dict[Buffer, list[int]],
+    program: Program,
     planner: Planner,
     traits: Traits,
 ) -> int | None:
@@ -71,11 +82,20 @@ def _join(
         if result is None:
             continue
         weighty = not isinstance(operation, Pointwise) or any(isinstance(m, Product) for m in group.members)
-        if weighty and planner.choose(f"fuse:{operation.name}", ("join", "separate"), niche=True) == "separate":
+        lonely = _loses_parallelism(result, operation, program)
+        options = ("separate", "join") if lonely else ("join", "separate")
+        if (weighty or lonely) and planner.choose(f"fuse:{operation.name}", options, niche=True) == "separate":
             continue
         nodes[place].content = result
         return place
     return None
+
+
+def _loses_parallelism(group: Group, operation: Member, program: Program) -> bool:
+    """True if much work would be done by the few rows of a group, one after the other within each."""
+    inner = operation.contracted if isinstance(operation, Product) else getattr(operation, "reduced", ())
+    work = program.hint(product_of(v.extent for v in (*operation.axes, *inner)))
+    return work >= _MUCH_WORK and program.hint(product_of(v.extent for v in group.rows)) < _FEW_ROWS
 
 
 def _may_follow(group: Group, operation: Member, traits: Traits) -> bool:
