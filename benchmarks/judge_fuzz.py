@@ -2,11 +2,12 @@
 
     python benchmarks/judge_fuzz.py --count 1000 --seed 0
 
-A third of the corruptions change bytes (flip, drop, repeat, cut off, splice), a third tokens (numbers, operators, names;
-in C++ too), a third the syntax tree (dropped or repeated statements, endless loops, other constants, exchanged names).
+A third of the corruptions change bytes (flip, drop, repeat, cut off, splice), a third tokens (numbers, operators,
+names; in C++ too), a third the syntax tree (dropped or repeated statements, endless loops, other constants or names).
 Candidates are what the built-in synthesis writes for a small problem, and a program in plain torch. Printed are the
 verdicts by kind, the slowest of them, and the memory of the judge. A corrupted program may well be correct: comments
 are bytes too.
+
 Exit code 1 if one evaluation raised, took longer than its budgets allow, or failed through the judge itself.
 """
 
