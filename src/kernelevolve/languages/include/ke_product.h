@@ -60,6 +60,7 @@ inline T* scratch(int64_t count) {
 }
 
 // c[r, :] (+)= a[r, 0 .. depth) x panel for `Rows` rows and the first `Vectors` vectors of a panel of `Panel` vectors.
+// The sum of this depth is made by itself and added to c at the end: partial sums keep digits that one long sum loses.
 template <int Rows, int Vectors, int Panel, typename T>
 KE_INLINE void multiply_block(int64_t depth, const T* __restrict a, int64_t a_stride, const T* __restrict panel,
                               T* __restrict c, int64_t c_stride, bool accumulate) {
@@ -69,9 +70,7 @@ KE_INLINE void multiply_block(int64_t depth, const T* __restrict a, int64_t a_st
 #pragma GCC unroll 32
   for (int r = 0; r < Rows; r++) {
 #pragma GCC unroll 8
-    for (int v = 0; v < Vectors; v++) {
-      sum[r][v] = accumulate ? *reinterpret_cast<const V*>(c + r * c_stride + v * kWidth) : V{};
-    }
+    for (int v = 0; v < Vectors; v++) sum[r][v] = V{};
   }
   for (int64_t k = 0; k < depth; k++) {
     V column[Vectors];
@@ -89,7 +88,10 @@ KE_INLINE void multiply_block(int64_t depth, const T* __restrict a, int64_t a_st
 #pragma GCC unroll 32
   for (int r = 0; r < Rows; r++) {
 #pragma GCC unroll 8
-    for (int v = 0; v < Vectors; v++) *reinterpret_cast<V*>(c + r * c_stride + v * kWidth) = sum[r][v];
+    for (int v = 0; v < Vectors; v++) {
+      V* place = reinterpret_cast<V*>(c + r * c_stride + v * kWidth);
+      *place = accumulate ? *place + sum[r][v] : sum[r][v];
+    }
   }
 }
 
