@@ -106,3 +106,17 @@ def test_single_calls_are_held_against_a_program_only_beyond_what_noise_does_to_
     assert integrity.long_handshakes([4e-4] * 9, [[-4e-4] * 9], 1e-4) is None
     assert integrity.long_handshakes([], [calm], 1e-4) is None
     assert integrity.long_handshakes([8e-4] * 9, [[]], 1e-4) is None
+
+
+@given(time=seconds, baseline=seconds)
+def test_the_same_bytes_may_be_handed_over_twice(time: float, baseline: float) -> None:
+    assert integrity.unfinished_work([time + 5e-5] * 5, [time] * 5, baseline) is None
+    assert integrity.unfinished_work([time] * 5, [time + 5e-3] * 5, baseline) is None
+
+
+def test_work_that_is_left_for_the_first_handing_over_is_seen() -> None:
+    calm = [3e-4, 3.1e-4, 3e-4, 3.2e-4, 3e-4]
+    assert integrity.unfinished_work([t + 5e-4 for t in calm], calm, 4e-4) is not None
+    assert integrity.unfinished_work([t + 5e-4 for t in calm], calm, 4e-3) is None
+    # One slow exchange is no evidence.
+    assert integrity.unfinished_work([*calm[:4], 5e-3], calm, 4e-4) is None

@@ -87,12 +87,12 @@ class Bench:
 
     def effects(self, workload: Workload, book: CaseBook) -> ReferenceEffects:
         """What the reference does on a workload besides returning."""
-        case = book.cases(workload)[0]
+        case, other, *_ = book.cases(workload)
         with self._reference_lock:
             if workload.name not in self._effects:
                 model = self.instance.make_model(0)
                 adopt_weights(model, case.weights, self.instance.device)
-                self._effects[workload.name] = reference_effects(model, case.inputs)
+                self._effects[workload.name] = reference_effects(model, case.inputs, other.inputs)
             return self._effects[workload.name]
 
     def rooflines(self, workloads: Sequence[Workload]) -> dict[str, Roofline]:

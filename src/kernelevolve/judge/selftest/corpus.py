@@ -1,4 +1,4 @@
-"""The corpus: files beside this one, read as text. Their headers are literals, and nothing in them runs in this process."""
+"""The corpus: files beside this one, read as text. Headers are literals; nothing in a file runs in this process."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from kernelevolve.languages import LANGUAGES
 from kernelevolve.targets import Target
 
 SETTINGS = JudgeSettings(
-    compile_seconds=60.0,
+    compile_seconds=25.0,
     run_seconds=3.0,
     baselines=("eager",),
     promotion=TimingPlan(blocks=20, min_blocks=20, calls=1, seconds=1.0, warm_up=2),
@@ -36,14 +36,15 @@ def run(
     for fault in faults:
         yield _inject(fault, workspace)
     present: dict[str, list[Exploit | Good]] = {}
-    for case in (*exploits, *good):
+    cases: list[Exploit | Good] = [*exploits, *good]
+    for case in cases:
         missing = _missing(case, target)
         if missing is not None:
             yield _result(case, Status.NOT_HERE, reason=missing)
         else:
             present.setdefault(case.header.problem, []).append(case)
-    for name, cases in present.items():
-        yield from _on_problem(name, cases, target, workspace)
+    for name, members in present.items():
+        yield from _on_problem(name, members, target, workspace)
 
 
 def summary(results: Sequence[Result]) -> dict[str, int]:
@@ -150,5 +151,3 @@ def _result(
         reason=reason,
         seconds=seconds,
     )
-
-
