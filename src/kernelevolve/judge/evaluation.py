@@ -168,13 +168,20 @@ class Evaluation:
             else:
                 self._errors += bound.check_pair(case, cases[1], first_call)
                 self.stage = Stage.INTEGRITY
-                if not repacked and not training:
-                    self._check_weights(bound, case)
+                if not repacked:
+                    self._check_state(bound, case, cases[1])
             self.seconds_running += perf_counter() - start
         return bound
 
-    def _check_weights(self, bound: BoundCandidate, case: Case) -> None:
+    def _check_state(self, bound: BoundCandidate, case: Case, second: Case) -> None:
+        """What the calls on the two cases have left in weights and buffers."""
         state = bound.session.read_state(bound.instance, case.weights, bound.run_seconds)
+        if self.bench.instance.training:
+            name = integrity.wrong_state(case.weights, self.bench.state_after(case, second), state)
+            if name is not None:
+                reason = f"a call in training mode leaves something else in {name} than the reference"
+                raise Rejected(VerdictKind.WRONG, Stage.INTEGRITY, reason)
+            return
         changed = integrity.changed_weights(case.weights, state)
         if changed:
             raise Rejected(VerdictKind.WRONG, Stage.INTEGRITY, f"a call changed the weight {changed[0]}")

@@ -12,7 +12,7 @@ import torch
 
 from kernelevolve.workers import messages
 from kernelevolve.workers.device import Arena, ArenaMaker
-from kernelevolve.workers.handle import ProgramRaised, WorkerFailure, WorkerHandle
+from kernelevolve.workers.handle import ProgramRaised, WatchedExchange, WorkerFailure, WorkerHandle
 from kernelevolve.workers.layout import Layout, TensorSlot, map_leaves, materialise, same_leaves, write_all
 from kernelevolve.workers.messages import ClockName, OutputDescription
 
@@ -144,7 +144,7 @@ class ProgramSession:
         """What the output of a call is made of, as the worker reports it, and the seconds of work that it took."""
         exchange = self.handle.ask_watched(messages.Describe(call.keep, binding.name), _SHARING_SECONDS)
         assert isinstance(exchange.reply, messages.Described)
-        return exchange.reply.outputs, exchange.seconds - exchange.delayed
+        return exchange.reply.outputs, _worked(exchange)
 
     def pull(self, call: Call, slots: dict[str, TensorSlot], timeout: float) -> tuple[dict[str, torch.Tensor], float]:
         """Private copies of an output's tensors by path, and the seconds of work that it took to hand them over.
@@ -156,7 +156,7 @@ class ProgramSession:
         arena.settle()
         exchange = self.handle.ask_watched(messages.Pull(call.keep, slots, arena.handle.name), timeout)
         outputs = {path: self._copy(slot, arena) for path, slot in slots.items()}
-        return outputs, exchange.seconds - exchange.delayed
+        return outputs, _worked(exchange)
 
     def hand_over(self, call: Call, binding: Binding, slots: dict[str, TensorSlot], timeout: float) -> float:
         """Describe and pull once, for the time alone: the seconds of work that it took."""
@@ -222,3 +222,12 @@ class ProgramSession:
             del self._arenas[arena.handle.name]
         self.handle.ask(messages.Unshare((arena.handle.name,)), _SHARING_SECONDS)
         arena.close()
+
+
+def _worked(exchange: WatchedExchange) -> float:
+    """Seconds of an exchange without those in which a processor was waited for.
+
+    A copy is shared among the threads of the worker's pool, whose processors may still be taken by the pool of another
+    process, and it ends when the last of them has been served: the longest wait of any thread counts.
+    """
+    return exchange.seconds - max(exchange.delayed, exchange.waited)

@@ -80,7 +80,6 @@ OPEN: Mapping[int, str] = {
     9: _SHORT,
     56: "red zones and a sanitizer are missing: a small write past the end is seen only if it crashes",
     81: "gradients of a TRAINING problem are not compared",
-    82: "weights are compared in evaluation mode; what a call in training mode must leave in its buffers is not",
 }
 """Entries of which at least one known trick is not caught, and what is missing."""
 
