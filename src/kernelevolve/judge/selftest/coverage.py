@@ -75,9 +75,10 @@ NOT_APPLICABLE: Mapping[int, str] = {
 
 _SHORT = "a worker's false clock is seen only from about half a millisecond a call on"
 OPEN: Mapping[int, str] = {
-    4: "below a quarter of the baseline's time or a tenth of a millisecond, work can be left for the handing over",
+    4: "less than a millisecond of work can be left for the handing over; on a quiet machine a tenth of one",
     5: _SHORT,
     9: _SHORT,
+    53: "two outputs are kept alive side by side; a program that uses more buffers in turn is not seen",
     56: "red zones and a sanitizer are missing: a small write past the end is seen only if it crashes",
     81: "gradients of a TRAINING problem are not compared",
 }
