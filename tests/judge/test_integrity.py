@@ -106,3 +106,45 @@ def test_single_calls_are_held_against_a_program_only_beyond_what_noise_does_to_
     assert integrity.long_handshakes([4e-4] * 9, [[-4e-4] * 9], 1e-4) is None
     assert integrity.long_handshakes([], [calm], 1e-4) is None
     assert integrity.long_handshakes([8e-4] * 9, [[]], 1e-4) is None
+
+
+@given(time=seconds, baseline=seconds)
+def test_the_same_bytes_may_be_handed_over_twice(time: float, baseline: float) -> None:
+    assert integrity.unfinished_work([time + 5e-5] * 5, [time] * 5, baseline) is None
+    assert integrity.unfinished_work([time] * 5, [time + 5e-3] * 5, baseline) is None
+
+
+def test_work_that_is_left_for_the_first_handing_over_is_seen() -> None:
+    calm = [3e-4, 3.1e-4, 3e-4, 3.2e-4, 3e-4]
+    assert integrity.unfinished_work([t + 5e-4 for t in calm], calm, 4e-4) is not None
+    assert integrity.unfinished_work([t + 5e-4 for t in calm], calm, 4e-3) is None
+    # One slow exchange is no evidence.
+    assert integrity.unfinished_work([*calm[:1], 5e-3, 5e-3, 5e-3, 5e-3], calm, 4e-4) is None
+
+
+def test_what_a_call_leaves_in_its_inputs() -> None:
+    want = {"0": torch.tensor([1.0, 2.0, float("nan")])}
+    assert integrity.left_unchanged(want, (torch.tensor([1.0, 2.0 + 2e-7, float("nan")]),)) is None
+    assert integrity.left_unchanged(want, (torch.tensor([1.0, 2.1, float("nan")]),)) == "0"
+    assert integrity.left_unchanged(want, (torch.tensor([1.0, 2.0, 3.0]),)) == "0"
+    assert integrity.left_unchanged({"0": torch.tensor([1])}, (torch.tensor([2]),)) == "0"
+
+
+def test_parts_of_a_result_that_are_no_tensors() -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[object, ...]:
+            return x, x.shape[0], float(x.sum()), "text", None
+
+    effects = integrity.reference_effects(Model(), (torch.ones(2),), (torch.zeros(2),))
+    assert effects.fixed == {"1", "3", "4"}
+    assert integrity.same_plain(0.5, 0.5 + 1e-9) and not integrity.same_plain(1, True)
+
+
+def test_what_calls_in_training_mode_leave_behind() -> None:
+    before = {"mean": torch.zeros(4), "count": torch.tensor(0), "weight": torch.ones(4)}
+    after = {"mean": torch.full((4,), 0.1), "count": torch.tensor(2), "weight": torch.ones(4)}
+    close = {**after, "mean": after["mean"] + 1e-5}
+    assert integrity.wrong_state(before, after, close) is None
+    assert integrity.wrong_state(before, after, before) == "mean"
+    assert integrity.wrong_state(before, after, {**after, "count": torch.tensor(1)}) == "count"
+    assert integrity.wrong_state(before, after, {**after, "weight": torch.full((4,), 1.0000001)}) == "weight"

@@ -18,6 +18,18 @@ from kernelevolve.workers.handle import WorkerTimeout
 Log = list[tuple[str, Any]]
 
 
+class ScriptedHandle:
+    """Answers like WorkerHandle, and knows whether it is paused."""
+
+    paused = False
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+
+
 class ScriptedSession:
     """Answers like ProgramSession, with the times of a script; writes every call into a log."""
 
@@ -25,12 +37,14 @@ class ScriptedSession:
         self.name, self.seconds, self.log, self.fail_at = name, seconds, log, fail_at
         self.calls = 0
         self.inputs: Any = None
+        self.handle = ScriptedHandle()
 
     def prepare(self, binding: Any, inputs: Any, timeout: float) -> None:
         self.inputs = inputs
 
     def call(self, instance: str, binding: Any, timeout: float, clock: str = "wall", repeats: int = 1) -> Call:
         self.calls += 1
+        assert not self.handle.paused
         if self.calls == self.fail_at:
             raise WorkerTimeout(timeout)
         self.log.append((self.name, self.inputs))
@@ -127,3 +141,19 @@ def test_failure_of_a_baseline_is_not_the_candidates() -> None:
     programs = [contestant("candidate", 1e-3, log, fail_at=4), contestant("eager", 1e-3, log)]
     with pytest.raises(WorkerTimeout):
         timing(log, PLAN).run(programs)
+
+
+def test_a_candidate_is_stopped_while_others_are_timed() -> None:
+    log: Log = []
+    candidate, eager = contestant("candidate", 1e-3, log), contestant("eager", 1e-3, log)
+    paused: list[bool] = []
+    honest = eager.session.call
+
+    def watching(*arguments: Any, **options: Any) -> Call:
+        paused.append(candidate.session.handle.paused)  # type: ignore[attr-defined]
+        return honest(*arguments, **options)
+
+    eager.session.call = watching  # type: ignore[method-assign]
+    timing(log, PLAN).run([candidate, eager])
+    assert paused and all(paused)
+    assert not candidate.session.handle.paused  # type: ignore[attr-defined]

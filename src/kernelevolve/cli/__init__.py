@@ -14,6 +14,7 @@ from kernelevolve.cli.boundary import guarded
 from kernelevolve.cli.doctor import doctor
 from kernelevolve.cli.optimize import optimize
 from kernelevolve.cli.runs import list_runs
+from kernelevolve.cli.selftest import selftest
 from kernelevolve.cli.show import show
 from kernelevolve.cli.verify import verify
 from kernelevolve.cli.vet import vet
@@ -46,6 +47,7 @@ app.command(short_help="Say which problems can tell a right kernel from a wrong 
 app.command(short_help="Show what a run found, why it is fast, and what failed.")(show)
 app.command("list", short_help="List the runs.")(list_runs)
 app.command(short_help="Say what this machine can do, and what is missing.")(doctor)
+app.command(short_help="Try to fool the judge of this machine.")(selftest)
 
 
 def run(words: Sequence[str]) -> int:

@@ -19,7 +19,7 @@ from kernelevolve.judge.baselines import COMPILE_MODES, Baseline, BaselineUnavai
 from kernelevolve.judge.cases import CaseBook
 from kernelevolve.judge.device import DeviceLock
 from kernelevolve.judge.integrity import ReferenceEffects, reference_effects
-from kernelevolve.judge.oracle import Oracle
+from kernelevolve.judge.oracle import Case, Oracle, exact_products
 from kernelevolve.judge.physics import rooflines
 from kernelevolve.judge.session import ProgramSession
 from kernelevolve.judge.settings import JudgeSettings
@@ -32,6 +32,7 @@ from kernelevolve.targets import Target
 from kernelevolve.workers.device import arena_maker
 from kernelevolve.workers.isolation import IsolationPolicy, interpreter_directories
 from kernelevolve.workers.launcher import Launcher
+from kernelevolve.workers.layout import map_leaves
 from kernelevolve.workers.messages import ClockName, ReferenceProgram
 from kernelevolve.workers.program import adopt_weights
 from kernelevolve.workers.supervisor import Spawn
@@ -87,13 +88,24 @@ class Bench:
 
     def effects(self, workload: Workload, book: CaseBook) -> ReferenceEffects:
         """What the reference does on a workload besides returning."""
-        case = book.cases(workload)[0]
+        case, other, *_ = book.cases(workload)
         with self._reference_lock:
             if workload.name not in self._effects:
                 model = self.instance.make_model(0)
                 adopt_weights(model, case.weights, self.instance.device)
-                self._effects[workload.name] = reference_effects(model, case.inputs)
+                self._effects[workload.name] = reference_effects(model, case.inputs, other.inputs)
             return self._effects[workload.name]
+
+    def state_after(self, *cases: Case) -> dict[str, torch.Tensor]:
+        """The reference's state dict after calls on these cases, in training mode."""
+        with self._reference_lock:
+            model = self.instance.make_model(0)
+            adopt_weights(model, cases[0].weights, self.instance.device)
+            for case in cases:
+                copies = map_leaves(case.inputs, lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf)
+                with exact_products(), torch.no_grad():
+                    model(*copies)
+            return {name: value.detach() for name, value in model.state_dict().items()}
 
     def rooflines(self, workloads: Sequence[Workload]) -> dict[str, Roofline]:
         """The physics of the workloads, by name."""

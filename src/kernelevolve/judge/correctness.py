@@ -28,8 +28,8 @@ class BoundCandidate:
     effects: ReferenceEffects
     device_type: str
     run_seconds: float
-    pull_seconds: list[float]
-    """How long each handing over of an output took, by the judge's clock."""
+    hand_over_seconds: list[float]
+    """How long the first handing over of each output took, by the judge's clock."""
 
     def call(self, case: Case, timeout: float | None = None) -> Call:
         """One call on a case."""
@@ -38,16 +38,24 @@ class BoundCandidate:
 
     def settle(self, call: Call, case: Case, stage: Stage) -> dict[str, torch.Tensor]:
         """Check the form of an output and its side effects, and take a copy of it. Raises Rejected."""
-        self._check_form(call, case, stage)
-        outputs = self._pull(call, case)
+        described = self._check_form(call, case, stage)
+        outputs, pulled = self._pull(call, case)
+        self.hand_over_seconds.append(described + pulled)
         changed = integrity.changed_inputs(case.inputs, self.session.inputs_now(self.binding), self.effects.mutates)
         if changed:
             reason = f"the call changed input {', '.join(changed[:4])}, which the reference leaves as it is"
             raise Rejected(VerdictKind.WRONG, Stage.INTEGRITY, reason)
+        if case.left:
+            path = integrity.left_unchanged(case.left, self.session.inputs_now(self.binding))
+            if path is not None:
+                reason = f"the reference writes to input {path}, and the call leaves something else there"
+                raise Rejected(VerdictKind.WRONG, Stage.INTEGRITY, reason)
         return outputs
 
-    def _check_form(self, call: Call, case: Case, stage: Stage) -> None:
-        described = {output.path: output for output in self.session.describe(call, self.binding)}
+    def _check_form(self, call: Call, case: Case, stage: Stage) -> float:
+        """Raises Rejected. Returns how long the worker took to describe the output."""
+        outputs, seconds = self.session.describe(call, self.binding)
+        described = {output.path: output for output in outputs}
         for expected in case.expected:
             found = described.get(expected.path)
             if found is None:
@@ -69,14 +77,24 @@ class BoundCandidate:
         for path, value in self.effects.plain.items():
             if path not in described or described[path].type != qualified_type(value):
                 raise Rejected(VerdictKind.WRONG, stage, f"output {path} is not a {type(value).__name__}")
+            if path in self.effects.fixed and not integrity.same_plain(value, described[path].value):
+                reason = f"output {path} is {described[path].value!r}, the reference's is {value!r}"
+                raise Rejected(VerdictKind.WRONG, stage, reason)
         extra = sorted(set(described) - {expected.path for expected in case.expected} - set(self.effects.plain))
         if extra:
             raise Rejected(VerdictKind.WRONG, stage, f"there is an output {extra[0]} that the reference does not have")
+        return seconds
 
-    def _pull(self, call: Call, case: Case) -> dict[str, torch.Tensor]:
-        outputs, seconds = self.session.pull(call, output_slots(case), self.run_seconds)
-        self.pull_seconds.append(seconds)
-        return outputs
+    def _pull(self, call: Call, case: Case) -> tuple[dict[str, torch.Tensor], float]:
+        return self.session.pull(call, output_slots(case), self.run_seconds)
+
+    def hand_over_twice(self, case: Case) -> tuple[float, float]:
+        """How long it takes to hand over a new output, and to hand over the same one again."""
+        call = self.call(case)
+        slots = output_slots(case)
+        first, again = (self.session.hand_over(call, self.binding, slots, self.run_seconds) for _ in range(2))
+        self.session.forget(call)
+        return first, again
 
     def check_pair(self, first: Case, second: Case, timeout: float) -> tuple[OutputError, ...]:
         """Two calls on different content, with both outputs alive; the first may build. Raises Rejected."""
@@ -85,7 +103,7 @@ class BoundCandidate:
         errors = self.compare(first, early)
         two = self.call(second)
         errors += self.compare(second, self.settle(two, second, Stage.CORRECTNESS))
-        late = self._pull(one, first)
+        late, _ = self._pull(one, first)
         for path in early.keys() - self.effects.aliases:
             if not integrity.same_bytes(early[path], late[path]):
                 reason = f"output {path} of one call was overwritten by the next call, or by writing to its inputs"

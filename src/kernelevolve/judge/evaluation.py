@@ -34,6 +34,8 @@ _ARTIFACTS = frozenset({".so", ".cubin", ".ptx", ".hsaco"})
 _ARTIFACT_LIMIT = 64 << 20
 _BURSTS, _BURST_TRIES = 3, 12
 """On how many undisturbed bursts clocks are compared, and how many bursts are made to get them."""
+_HAND_OVERS = 5
+"""How many outputs are handed over twice, to see whether the first time takes longer."""
 _ATTEMPTS = 2
 """Whatever rests on clocks must be seen this often before it is held against a candidate."""
 
@@ -166,13 +168,20 @@ class Evaluation:
             else:
                 self._errors += bound.check_pair(case, cases[1], first_call)
                 self.stage = Stage.INTEGRITY
-                if not repacked and not training:
-                    self._check_weights(bound, case)
+                if not repacked:
+                    self._check_state(bound, case, cases[1])
             self.seconds_running += perf_counter() - start
         return bound
 
-    def _check_weights(self, bound: BoundCandidate, case: Case) -> None:
+    def _check_state(self, bound: BoundCandidate, case: Case, second: Case) -> None:
+        """What the calls on the two cases have left in weights and buffers."""
         state = bound.session.read_state(bound.instance, case.weights, bound.run_seconds)
+        if self.bench.instance.training:
+            name = integrity.wrong_state(case.weights, self.bench.state_after(case, second), state)
+            if name is not None:
+                reason = f"a call in training mode leaves something else in {name} than the reference"
+                raise Rejected(VerdictKind.WRONG, Stage.INTEGRITY, reason)
+            return
         changed = integrity.changed_weights(case.weights, state)
         if changed:
             raise Rejected(VerdictKind.WRONG, Stage.INTEGRITY, f"a call changed the weight {changed[0]}")
@@ -283,11 +292,16 @@ class Evaluation:
             return reason
         fastest = min(others, key=lambda contestant: contestant.median(clock))
         case = book.cases(workload)[0]
-        pulls = [
-            fastest.session.pull(fastest.call(case.inputs), output_slots(case), fastest.run_seconds)[1]
+        slots, seconds = output_slots(case), fastest.median("wall")
+        usual_seconds = [
+            fastest.session.hand_over(fastest.call(case.inputs), fastest.binding, slots, fastest.run_seconds)
             for _ in range(2)
         ]
-        return integrity.late_work(bound.pull_seconds, pulls, fastest.median("wall"))
+        reason = integrity.late_work(bound.hand_over_seconds, usual_seconds, seconds)
+        if reason is None:
+            twice = [bound.hand_over_twice(case) for _ in range(_HAND_OVERS)]
+            reason = integrity.unfinished_work([t for t, _ in twice], [t for _, t in twice], seconds)
+        return reason
 
     def _clock_trouble(
         self, candidate: Contestant, others: Sequence[Contestant], fresh: Callable[[], Inputs]

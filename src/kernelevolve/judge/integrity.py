@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
@@ -23,6 +23,12 @@ MEDIAN_SLACK_SECONDS = 5e-4
 COLD_WARM_RATIO = 0.6
 """A call with cold caches takes at least this part of a call with warm ones, whatever is measured."""
 LATE_SLACK_SECONDS = 1e-3
+UNFINISHED_SLACK_SECONDS = 1e-4
+"""By how much two exchanges over the same bytes may differ."""
+STATE_SHARE = 0.01
+"""Part of what a call moves in a buffer that may be error."""
+_LEFT_UNITS = 16
+"""Units in the last place by which an input that is written to may differ from the reference's."""
 FLOOR_SHARE = 0.95
 """Part of the roofline floor below which no honest program runs; the rest is the error of the ceilings."""
 BURST_SECONDS = 0.01
@@ -44,10 +50,33 @@ class ReferenceEffects:
     """Paths of inputs that are changed."""
     plain: Mapping[str, Any] = field(default_factory=dict)
     """Parts of the result that are no tensors, by path: None, numbers, text."""
+    fixed: frozenset[str] = frozenset()
+    """Paths of those among them that do not hang on the inputs, as far as two calls can tell."""
 
 
-def reference_effects(model: torch.nn.Module, inputs: tuple[Any, ...]) -> ReferenceEffects:
-    """Call the reference once, on a copy of the inputs, and see what it does to them."""
+def reference_effects(
+    model: torch.nn.Module, inputs: tuple[Any, ...], others: tuple[Any, ...] | None = None
+) -> ReferenceEffects:
+    """Call the reference on copies of the inputs and see what it does to them.
+
+    ``others`` are inputs of another draw: what is no tensor and comes out alike for both is taken to be fixed.
+    """
+    found = _effects(model, inputs)
+    if others is None or not found.plain:
+        return found
+    again = _effects(model, others).plain
+    fixed = {path for path, value in found.plain.items() if path in again and same_plain(value, again[path])}
+    return replace(found, fixed=frozenset(fixed))
+
+
+def same_plain(value: Any, other: Any) -> bool:
+    """Whether two parts of results that are no tensors say the same."""
+    if isinstance(value, float) and isinstance(other, float):
+        return math.isclose(value, other, rel_tol=1e-6) or (math.isnan(value) and math.isnan(other))
+    return type(value) is type(other) and bool(value == other)
+
+
+def _effects(model: torch.nn.Module, inputs: tuple[Any, ...]) -> ReferenceEffects:
     copies = map_leaves(inputs, lambda leaf: leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf)
     with torch.no_grad():
         outputs = model(*copies)
@@ -69,9 +98,50 @@ def changed_inputs(before: tuple[Any, ...], now: tuple[Any, ...], allowed: froze
     return changed
 
 
+def left_unchanged(expected: Mapping[str, torch.Tensor], now: tuple[Any, ...]) -> str | None:
+    """Path of an input that does not hold what the reference leaves in it, or None.
+
+    ``expected`` is what the reference leaves in its own dtype. What a program writes to an input is nearly always
+    copied, so a limit of some units in the last place is wide enough.
+    """
+    leaf_by_path = dict(leaves(now))
+    for path, want in expected.items():
+        got = leaf_by_path[path]
+        if not want.is_floating_point():
+            if not torch.equal(got, want):
+                return path
+            continue
+        wide = want.detach().double()
+        tolerance = _LEFT_UNITS * torch.finfo(want.dtype).eps
+        largest = float(wide.nan_to_num(0.0, 0.0, 0.0).abs().amax()) if wide.numel() else 0.0
+        if not torch.allclose(got.detach().double(), wide, rtol=tolerance, atol=tolerance * largest, equal_nan=True):
+            return path
+    return None
+
+
 def changed_weights(before: Mapping[str, torch.Tensor], now: Mapping[str, torch.Tensor]) -> list[str]:
     """Names of weights whose bytes changed."""
     return [name for name, old in before.items() if not same_bytes(old, now[name])]
+
+
+def wrong_state(
+    before: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor], now: Mapping[str, torch.Tensor]
+) -> str | None:
+    """Name of a weight or buffer that calls in training mode have not left as the reference leaves it, or None.
+
+    What the reference does not touch must be untouched. What it moves (running statistics) must be moved likewise: the
+    error is held against the size of the movement, because a mean near zero says nothing of the sums behind it.
+    """
+    for name, old in before.items():
+        want, got = expected[name], now[name]
+        if same_bytes(old, want) or not want.is_floating_point():
+            if not same_bytes(want, got):
+                return name
+            continue
+        moved, error = (want.double() - old.double()).norm(), (got.double() - want.double()).norm()
+        if not error <= STATE_SHARE * moved:
+            return name
+    return None
 
 
 def same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -142,6 +212,20 @@ def late_work(pulls: Sequence[float], baseline_pulls: Sequence[float], baseline_
     least, usual = min(pulls), max(baseline_pulls)
     if least - usual > max(LATE_SLACK_SECONDS, baseline_seconds / 2):
         return f"handing over the output took {least * 1e3:.2f} ms, a baseline's takes {usual * 1e3:.2f} ms"
+    return None
+
+
+def unfinished_work(first: Sequence[float], again: Sequence[float], baseline_seconds: float) -> str | None:
+    """Whether outputs take longer to be handed over for the first time than for the second, or None.
+
+    Both times the same bytes are copied, so whatever the first takes longer is work that the call left for later. This
+    needs no comparison with another program, whose outputs may have other strides, and sees less than ``late_work``.
+    The least of the first times counts: a busy machine makes some of them longer, work that was left makes all longer.
+    """
+    excess = min(first) - median(again)
+    noise = UNFINISHED_SLACK_SECONDS + _half_spread(again)
+    if excess > max(noise, baseline_seconds / 4):
+        return f"an output takes {excess * 1e3:.3f} ms longer to be handed over for the first time than for the second"
     return None
 
 

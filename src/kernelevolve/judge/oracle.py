@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -14,11 +14,13 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
+from kernelevolve.judge import integrity
 from kernelevolve.problems import TolerancePolicy, Workload
 from kernelevolve.problems.instance import Instance
 from kernelevolve.problems.outputs import flatten_outputs
 from kernelevolve.problems.seeding import seeded
 from kernelevolve.problems.values import map_tensors
+from kernelevolve.workers.layout import leaves
 
 Outputs = dict[str, torch.Tensor]
 
@@ -64,6 +66,8 @@ class Case:
     expected: list[ExpectedOutput]
     golden_precision: str
     """'fp64', or 'reference dtype' if the reference cannot be run in more than its own precision."""
+    left: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    """What the reference leaves in the inputs that it writes to, by path."""
 
 
 class Reference:
@@ -86,6 +90,13 @@ class Reference:
     def outputs(self, inputs: tuple[Any, ...]) -> Outputs:
         """Outputs in the stated dtype by path. Raises InvalidProblem if the reference fails on these inputs."""
         return self._attempt(copy.deepcopy(self._model), inputs, 0)
+
+    def left(self, inputs: tuple[Any, ...]) -> dict[str, torch.Tensor]:
+        """What a call leaves in those inputs that it writes to, by path."""
+        copies = map_tensors(inputs, _copied)
+        self._call(copy.deepcopy(self._model), copies, 0)
+        changed = integrity.changed_inputs(inputs, copies, frozenset())
+        return {path: leaf.detach() for path, leaf in leaves(copies) if path in changed}
 
     def second_call(self, inputs: tuple[Any, ...]) -> Outputs:
         """Outputs of the second call of one and the same module, with other random numbers than any first call's.
@@ -162,6 +173,7 @@ class Oracle:
         return Case(
             workload=workload, seed=seed, init_inputs=self._instance.init_inputs(weights_seed),
             weights=reference.weights, inputs=inputs, expected=expected, golden_precision=precision,
+            left=reference.left(inputs),
         )  # fmt: skip
 
     def _expect_float(

@@ -12,7 +12,7 @@ import torch
 
 from kernelevolve.workers import messages
 from kernelevolve.workers.device import Arena, ArenaMaker
-from kernelevolve.workers.handle import ProgramRaised, WorkerFailure, WorkerHandle
+from kernelevolve.workers.handle import ProgramRaised, WatchedExchange, WorkerFailure, WorkerHandle
 from kernelevolve.workers.layout import Layout, TensorSlot, map_leaves, materialise, same_leaves, write_all
 from kernelevolve.workers.messages import ClockName, OutputDescription
 
@@ -140,11 +140,11 @@ class ProgramSession:
         assert isinstance(ran, messages.Ran)
         return Call(keep, ran.wall, ran.device, exchange.seconds, exchange.waited, exchange.delayed)
 
-    def describe(self, call: Call, binding: Binding) -> tuple[OutputDescription, ...]:
-        """What the output of a call is made of, as the worker reports it."""
-        reply = self.handle.ask(messages.Describe(call.keep, binding.name), _SHARING_SECONDS).reply
-        assert isinstance(reply, messages.Described)
-        return reply.outputs
+    def describe(self, call: Call, binding: Binding) -> tuple[tuple[OutputDescription, ...], float]:
+        """What the output of a call is made of, as the worker reports it, and the seconds of work that it took."""
+        exchange = self.handle.ask_watched(messages.Describe(call.keep, binding.name), _SHARING_SECONDS)
+        assert isinstance(exchange.reply, messages.Described)
+        return exchange.reply.outputs, _worked(exchange)
 
     def pull(self, call: Call, slots: dict[str, TensorSlot], timeout: float) -> tuple[dict[str, torch.Tensor], float]:
         """Private copies of an output's tensors by path, and the seconds of work that it took to hand them over.
@@ -156,7 +156,13 @@ class ProgramSession:
         arena.settle()
         exchange = self.handle.ask_watched(messages.Pull(call.keep, slots, arena.handle.name), timeout)
         outputs = {path: self._copy(slot, arena) for path, slot in slots.items()}
-        return outputs, exchange.seconds - exchange.delayed
+        return outputs, _worked(exchange)
+
+    def hand_over(self, call: Call, binding: Binding, slots: dict[str, TensorSlot], timeout: float) -> float:
+        """Describe and pull once, for the time alone: the seconds of work that it took."""
+        _, described = self.describe(call, binding)
+        _, pulled = self.pull(call, slots, timeout)
+        return described + pulled
 
     def read_state(self, instance: str, weights: Mapping[str, torch.Tensor], timeout: float) -> dict[str, torch.Tensor]:
         """Private copies of the state dict of an instance."""
@@ -216,3 +222,12 @@ class ProgramSession:
             del self._arenas[arena.handle.name]
         self.handle.ask(messages.Unshare((arena.handle.name,)), _SHARING_SECONDS)
         arena.close()
+
+
+def _worked(exchange: WatchedExchange) -> float:
+    """Seconds of an exchange without those in which a processor was waited for.
+
+    A copy is shared among the threads of the worker's pool, whose processors may still be taken by the pool of another
+    process, and it ends when the last of them has been served: the longest wait of any thread counts.
+    """
+    return exchange.seconds - max(exchange.delayed, exchange.waited)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import median
 from time import perf_counter
@@ -64,6 +65,22 @@ class Contestant:
         self.cost = min(self.cost, perf_counter() - start)
         return call
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold while it is this program's turn. One that is not trusted is stopped afterwards.
+
+        Its threads could otherwise take processors from the others, or go on with what a call left undone.
+        """
+        self.wake()
+        yield
+        if not self.trusted:
+            self.session.handle.pause()
+
+    def wake(self) -> None:
+        """Let it go on after its last turn."""
+        if not self.trusted:
+            self.session.handle.resume()
+
     def median(self, clock: ClockName) -> float:
         """Median seconds so far."""
         return median(median(block) for block in self.blocks[clock])
@@ -100,18 +117,22 @@ class TimingSession:
         everyone = list(contestants)
         for contestant in everyone:
             # Not recorded: it has been idle, its memory is not mapped yet, and its cost must be known.
-            for _ in range(self.plan.warm_up):
-                contestant.call(self.fresh())
+            with contestant.alone():
+                for _ in range(self.plan.warm_up):
+                    contestant.call(self.fresh())
         deadline = perf_counter() + self.seconds
         for index in range(self.plan.blocks):
             self.rng.shuffle(everyone)
             checked = self.rng.random() < self.check_rate
             for contestant in everyone:
                 check = self.check if checked and not contestant.trusted else None
-                self._block(contestant, len(everyone), check, deadline)
+                with contestant.alone():
+                    self._block(contestant, len(everyone), check, deadline)
             spent = perf_counter() > deadline
             if index + 1 >= self.plan.min_blocks and (spent or any(map(self._hopeless, everyone))):
                 break
+        for contestant in everyone:
+            contestant.wake()
         if self.check is not None:
             self.check()  # A program that grew lazy on the way is still lazy now.
 

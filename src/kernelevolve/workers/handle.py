@@ -228,6 +228,20 @@ class WorkerHandle:
             exchange.reply, exchange.seconds, max(waits.values(), default=0) * 1e-9, (judge + main) * 1e-9
         )
 
+    def pause(self) -> None:
+        """Stop every process of the worker, so that it can neither work nor disturb others until ``resume``."""
+        self._signal_all(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused worker go on; nothing happens to one that is not paused."""
+        self._signal_all(signal.SIGCONT)
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        # From the top down: a process that has been stopped makes no further children.
+        for pid in _descendants(self.pid) if not self._closed else ():
+            with contextlib.suppress(OSError):
+                os.kill(pid, number)
+
     def _waits(self) -> dict[str, int]:
         """Nanoseconds that each thread of the worker has stood ready without a processor so far."""
         found: dict[str, int] = {}
