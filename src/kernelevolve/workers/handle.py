@@ -9,8 +9,10 @@ import select
 import signal
 import socket
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -186,7 +188,7 @@ class WorkerHandle:
                 self._check_limits()
 
     def _check_limits(self) -> None:
-        processes = list(_descendants(self.pid))
+        processes = list(islice(_descendants(self.pid), PROCESS_LIMIT + 1))
         used = sum(map(_private_bytes, processes))
         limit = self._policy.memory_bytes
         if limit is not None and used > limit:
@@ -263,12 +265,14 @@ class WorkerHandle:
 
 
 def _descendants(pid: int) -> Iterator[int]:
-    """Children of a process, theirs, and so on."""
-    with contextlib.suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            for child in (task / "children").read_text().split():
-                yield int(child)
-                yield from _descendants(int(child))
+    """Children of a process, theirs, and so on, however deep a program nests them; its first child comes first."""
+    found = deque([pid])
+    while found:
+        with contextlib.suppress(OSError):
+            for task in Path(f"/proc/{found.popleft()}/task").iterdir():
+                children = [int(child) for child in (task / "children").read_text().split()]
+                yield from children
+                found.extend(children)
 
 
 def waited(task: Path) -> int:

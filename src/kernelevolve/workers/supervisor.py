@@ -54,6 +54,8 @@ class Lines:
     """Readable when the zygote has ended."""
     log: int
     """Output file, open for writing."""
+    task_limit: int | None
+    """Limit of the worker's control group, open for writing; None if it has none."""
 
 
 def run_supervisor(spawn: Spawn, lines: Lines, report: dict[str, str]) -> NoReturn:
@@ -69,12 +71,12 @@ def run_supervisor(spawn: Spawn, lines: Lines, report: dict[str, str]) -> NoRetu
     lines.worker.close()
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
-        _kill_all(pid)
+        _kill_all(pid, lines)
         os._exit(0)
 
     signal.signal(signal.SIGTERM, stop)
     status, dropped = _watch(pid, output_read, lines)
-    _kill_all(pid)
+    _kill_all(pid, lines)
     code = os.waitstatus_to_exitcode(status)
     record = {"signal": -code if code < 0 else None, "code": code if code >= 0 else None, "dropped": dropped}
     with contextlib.suppress(OSError):
@@ -94,7 +96,7 @@ def _run_worker(spawn: Spawn, lines: Lines, output: int, report: dict[str, str])
         os.closerange(keep + 1, os.sysconf("SC_OPEN_MAX"))
         os.chdir(spawn.policy.scratch)
         os.environ.update(spawn.environment)
-        report |= isolation.confine(spawn.policy)
+        isolation.confine(spawn.policy, report)
 
         from kernelevolve.workers.worker import serve  # Imported by the zygote, which this module must not need.
 
@@ -129,7 +131,7 @@ def _watch(pid: int, output: int, lines: Lines) -> tuple[int, int]:
     while True:
         ready = {descriptor for descriptor, _ in poll.poll()}
         if lines.lifeline in ready:
-            _kill_all(pid)
+            _kill_all(pid, lines)
             os._exit(0)
         if worker in ready:
             # What a surviving child still writes is of no interest: the pipe's own capacity is all that is left.
@@ -141,12 +143,14 @@ def _watch(pid: int, output: int, lines: Lines) -> tuple[int, int]:
             poll.unregister(output)
 
 
-def _kill_all(pid: int) -> None:
+def _kill_all(pid: int, lines: Lines) -> None:
     """Kill the worker and whatever it started, also what left its session."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     if os.getpid() == 1:
         return  # The kernel ends a PID namespace together with its first process.
+    if lines.task_limit is not None:
+        os.write(lines.task_limit, b"0")  # What forks faster than it can be killed forks no more.
     kill_descendants()
 
 
