@@ -98,7 +98,8 @@ def resume(
 
     ``run`` is as for ``open_run``. The limits, if given, replace the run's and count what it has spent already. Nothing
     that was judged is judged again. ``sandbox`` is as for ``optimize`` and not remembered.
-    Raises InvalidRequest if there is no such run, MissingTarget if this machine lacks its target or has another device than the run began on.
+    Raises InvalidRequest if there is no such run, MissingTarget if this machine lacks its target or has another device
+    than the run began on.
     """
     found = open_run(run, out=out)
     store, record = found.store, found.record

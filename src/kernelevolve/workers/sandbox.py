@@ -127,7 +127,7 @@ def probe() -> Mapping[str, str]:
 
 
 def try_measures() -> None:
-    """Shut a child of this process in as a worker would be, with the working directory as scratch, and print the report."""
+    """Shut a child of this process in as a worker, with the working directory as scratch, and print the report."""
     shared = (Path("/tmp"), Path("/dev/shm"))
     policy = IsolationPolicy(scratch=Path.cwd(), hidden=shared, visible=isolation.interpreter_directories())
     groups = task_groups.TaskGroups()
