@@ -25,6 +25,8 @@ from kernelevolve.workers.wire import WireViolation
 _TICK_SECONDS = 0.25
 """How often a waiting judge looks at the worker's memory and processes."""
 _FAREWELL_SECONDS = 1.0
+_KILL_SECONDS = 5.0
+"""For a supervisor to end all that a program started; whoever ends it before leaves orphans."""
 _OWN_THREAD = Path("/proc/thread-self")
 PROCESS_LIMIT = 256
 """Most processes that a worker may have at a time; a parallel build needs dozens."""
@@ -257,7 +259,7 @@ class WorkerHandle:
             if not own_processes:
                 poll = select.poll()
                 poll.register(self._pidfd, select.POLLIN)
-                if not poll.poll(_FAREWELL_SECONDS * 1000):
+                if not poll.poll(_KILL_SECONDS * 1000):
                     signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
         self._sock.close()
         os.close(self._pidfd)
