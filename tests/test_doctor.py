@@ -13,8 +13,8 @@ from kernelevolve.doctor import Finding, examine
 
 EXPECTED = {
     "C++ compiler", "clang++", "nvcc", "NVRTC", "Triton", "processor", "torch", "NVIDIA GPU", "Triton interpreter",
-    "shared memory", "ncu", "compute-sanitizer", "perf", "valgrind", "namespaces", "bwrap", "seccomp", "Landlock",
-    "cgroups", "SQLite", "build cache",
+    "shared memory", "ncu", "compute-sanitizer", "perf", "valgrind", "sandbox", "namespaces", "seccomp", "Landlock",
+    "process limit", "SQLite", "build cache",
 }  # fmt: skip
 
 
@@ -37,8 +37,7 @@ def test_whatever_is_missing_has_its_fix(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setenv("PATH", str(tmp_path))
     findings = by_name(examine())
     for name, package in (
-        ("clang++", "clang"), ("perf", "linux-perf"), ("valgrind", "valgrind"), ("bwrap", "bubblewrap"),
-        ("namespaces", "util-linux"), ("ncu", "nsight-compute"),
+        ("clang++", "clang"), ("perf", "linux-perf"), ("valgrind", "valgrind"), ("ncu", "nsight-compute"),
     ):  # fmt: skip
         assert findings[name].state == "missing", name
         assert package in findings[name].fix
@@ -50,23 +49,37 @@ def test_a_program_that_hangs_or_breaks_is_limited(monkeypatch: pytest.MonkeyPat
     for name, text in (
         ("valgrind", "#!/bin/sh\nexec sleep 5\n"),
         ("ncu", "#!/bin/sh\nexit 3\n"),
-        ("bwrap", "not a program"),
+        ("clang++", "not a program"),
     ):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     findings = by_name(examine())
-    assert [findings[name].state for name in ("valgrind", "ncu", "bwrap")] == ["limited"] * 3
+    assert [findings[name].state for name in ("valgrind", "ncu", "clang++")] == ["limited"] * 3
     assert "does not answer" in findings["ncu"].detail
 
 
+@pytest.mark.parametrize(("report", "state"), [
+    ({}, "missing"),
+    ({"files": "shared", "seccomp": "on", "landlock": "on, ABI 4: files, TCP"}, "limited"),
+])  # fmt: skip
+def test_a_weak_sandbox_has_its_level_and_its_fix(
+    monkeypatch: pytest.MonkeyPatch, report: dict[str, str], state: str
+) -> None:
+    monkeypatch.setattr(doctor.sandbox, "probe", lambda: report)
+    findings = by_name(examine())
+    assert (findings["sandbox"].state, findings["namespaces"].state) == (state, "missing")
+    assert all(findings[name].fix for name in ("sandbox", "namespaces", "process limit"))
+    assert ("--sandbox none" in findings["sandbox"].detail) is (state == "missing")
+
+
 def test_a_probe_that_raises_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    def _user_namespaces() -> Finding:
+    def _shared_memory() -> Finding:
         raise PermissionError("no")
 
-    monkeypatch.setattr(doctor, "_PROBES", {"sandbox": (_user_namespaces,)})
+    monkeypatch.setattr(doctor, "_PROBES", {"run": (_shared_memory,)})
     (finding,) = examine()
-    assert (finding.name, finding.area, finding.state) == ("user namespaces", "sandbox", "missing")
+    assert (finding.name, finding.area, finding.state) == ("shared memory", "run", "missing")
     assert "no" in finding.detail
 
 

@@ -6,7 +6,6 @@ Every probe is quick (no torch import, no compilation of a kernel) and finds som
 from __future__ import annotations
 
 import ctypes
-import os
 import re
 import shutil
 import sqlite3
@@ -25,9 +24,10 @@ from kernelevolve.errors import KernelEvolveError
 from kernelevolve.languages import LANGUAGES, build_cache
 from kernelevolve.languages.toolchain import cuda_toolkit, nvrtc
 from kernelevolve.targets import topology
+from kernelevolve.workers import sandbox
+from kernelevolve.workers.sandbox import Level
 
 _PROBE_SECONDS = 1.0
-_SYS_LANDLOCK_CREATE_RULESET, _LANDLOCK_CREATE_RULESET_VERSION = 444, 1
 _FREE_DISK, _SHARED_MEMORY = 2 << 30, 256 << 20
 
 Area: TypeAlias = Literal["compile", "run", "profile", "sandbox", "store"]
@@ -235,70 +235,56 @@ def _valgrind() -> Finding:
 # -- sandbox ----------------------------------------------------------------------------------------------------------
 
 
-def _user_namespaces() -> Finding:
-    if shutil.which("unshare") is None:
-        return Finding(
-            name="namespaces", area="sandbox", state="missing", detail="cannot be tried without the program unshare",
-            fix="apt-get install util-linux",
-        )  # fmt: skip
-    privileged = os.geteuid() == 0
-    tried = _run(["unshare", *([] if privileged else ["-Ur"]), "-n", "-m", "true"])
-    if tried.returncode == 0:
-        how = "as root" if privileged else "without privilege"
-        return Finding(name="namespaces", area="sandbox", state="ok", detail=f"network and mount, {how}")
-    fix = "run the container with --privileged or --cap-add SYS_ADMIN" if privileged else (
-        "sysctl kernel.unprivileged_userns_clone=1 (and kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu)"
+def _sandbox() -> Finding:
+    report = sandbox.probe()
+    level = sandbox.level_of(report)
+    if level is Level.FULL:
+        detail = "full: own processes, network and mounts, read-only files, no capabilities, few system calls"
+        return Finding(name="sandbox", area="sandbox", state="ok", detail=detail)
+    missing = sandbox.missing(report)
+    detail = f"{level}: without {', '.join(missing)}"
+    fix = sandbox.fix_for(next(iter(missing)))
+    if level is Level.PARTIAL:
+        return Finding(name="sandbox", area="sandbox", state="limited", detail=detail, fix=fix)
+    return Finding(
+        name="sandbox", area="sandbox", state="missing", detail=f"{detail}; candidates run only with --sandbox none",
+        fix=fix,
     )  # fmt: skip
-    why = tried.stderr.strip() or "refused"
-    return Finding(name="namespaces", area="sandbox", state="missing", detail=why, fix=fix)
 
 
-def _bubblewrap() -> Finding:
-    found = _program(
-        "bwrap", "sandbox", "not needed where namespaces work", "apt-get install bubblewrap", ["--version"]
+def _namespaces() -> Finding:
+    report = sandbox.probe()
+    names = ("mount", "pid", "ipc", "network")
+    refused = {name: report.get(name, "not tried") for name in names if report.get(name) != "own"}
+    if not refused:
+        how = "without privilege" if "user" in report else "as root"
+        return Finding(name="namespaces", area="sandbox", state="ok", detail=f"{', '.join(names)}, {how}")
+    detail = ", ".join(f"{name}: {state}" for name, state in refused.items())
+    return Finding(
+        name="namespaces", area="sandbox", state="missing", detail=detail, fix=sandbox.fix_for(next(iter(refused)))
     )
-    if found.state == "ok" and _run(["bwrap", "--ro-bind", "/", "/", "true"]).returncode != 0:
-        detail = f"{found.detail}, but it is not allowed to make namespaces"
-        return Finding(name="bwrap", area="sandbox", state="limited", detail=detail, fix="see namespaces")
-    return found
 
 
 def _seccomp() -> Finding:
-    actions = Path("/proc/sys/kernel/seccomp/actions_avail")
-    if actions.exists() or "Seccomp:" in Path("/proc/self/status").read_text():
-        return Finding(name="seccomp", area="sandbox", state="ok", detail="system calls can be filtered")
-    return Finding(
-        name="seccomp", area="sandbox", state="missing", detail="the kernel has none", fix="use a kernel with seccomp"
-    )  # fmt: skip
+    return _measure("seccomp", "seccomp", "on", "dangerous system calls are denied", "no filter for system calls")
 
 
 def _landlock() -> Finding:
-    libc = ctypes.CDLL(None, use_errno=True)
-    abi = libc.syscall(_SYS_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), _LANDLOCK_CREATE_RULESET_VERSION)
-    if abi > 0:
-        return Finding(name="Landlock", area="sandbox", state="ok", detail=f"ABI {abi}")
-    return Finding(
-        name="Landlock", area="sandbox", state="missing", detail=os.strerror(ctypes.get_errno()),
-        fix="boot a kernel of 5.13 or later with lsm=landlock,…",
-    )  # fmt: skip
+    held = sandbox.probe().get("landlock", "").removeprefix("on, ")
+    return _measure("Landlock", "landlock", "on", held, "no second lock on files")
 
 
-def _cgroups() -> Finding:
-    root = Path("/sys/fs/cgroup")
-    if (root / "cgroup.controllers").exists():
-        controllers = (root / "cgroup.controllers").read_text().split()
-        state: Literal["ok", "limited"] = "ok" if {"memory", "pids"} <= set(controllers) else "limited"
-        fix = "" if state == "ok" else "delegate the memory and pids controllers"
-        return Finding(
-            name="cgroups", area="sandbox", state=state, detail=f"version 2: {' '.join(controllers)}", fix=fix
-        )  # fmt: skip
-    if (root / "memory").exists():
-        fix = "boot with systemd.unified_cgroup_hierarchy=1"
-        return Finding(name="cgroups", area="sandbox", state="limited", detail="version 1", fix=fix)
-    return Finding(
-        name="cgroups", area="sandbox", state="missing", detail="not mounted",
-        fix="mount -t cgroup2 none /sys/fs/cgroup",
-    )  # fmt: skip
+def _process_limit() -> Finding:
+    held = sandbox.probe().get("processes", "")
+    return _measure("process limit", "processes", "at most", held, "counted by the judge only, four times a second")
+
+
+def _measure(name: str, key: str, word: str, held: str, without: str) -> Finding:
+    """One measure of a worker, by what its report says."""
+    state = sandbox.probe().get(key, "not tried")
+    if state.startswith(word):
+        return Finding(name=name, area="sandbox", state="ok", detail=held)
+    return Finding(name=name, area="sandbox", state="missing", detail=f"{without} ({state})", fix=sandbox.fix_for(key))
 
 
 # -- store ------------------------------------------------------------------------------------------------------------
@@ -366,6 +352,6 @@ _PROBES: Mapping[Area, tuple[Callable[[], Finding], ...]] = {
     "compile": (_cpp, _clang, _nvcc, _nvrtc, _triton),
     "run": (_processor, _torch, _gpu, _interpreter, _shared_memory),
     "profile": (_ncu, _compute_sanitizer, _perf, _valgrind),
-    "sandbox": (_user_namespaces, _bubblewrap, _seccomp, _landlock, _cgroups),
+    "sandbox": (_sandbox, _namespaces, _seccomp, _landlock, _process_limit),
     "store": (_sqlite, _disk),
 }

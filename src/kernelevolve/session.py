@@ -24,6 +24,7 @@ from kernelevolve.search.policies import POLICIES
 from kernelevolve.search.settings import SearchSettings, default_policy
 from kernelevolve.store import RunRecord, Store
 from kernelevolve.targets import Target, resolve
+from kernelevolve.workers.sandbox import Sandbox
 from kernelevolve.workspace import open_run, open_store
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def optimize(
     policy: str | None = None,
     operators: Sequence[str] | None = None,
     roofline_target: float | None = None,
+    sandbox: Sandbox | str = Sandbox.AUTO,
     listeners: Sequence[Listener] = (),
 ) -> Run:
     """Search for a fast, verified kernel and return the run.
@@ -54,9 +56,12 @@ def optimize(
     ``problem`` is a Problem, a file in the KernelBench format, the name of a shipped one
     (``ranking/rmsnorm_residual``), or a module or function together with ``example_inputs``, a tuple of its arguments.
     ``evaluations`` and ``minutes`` are hard limits; ``roofline_target`` ends the search early, at that fraction of the
-    roofline. An interruption (Ctrl-C) keeps everything: the returned run is ``interrupted`` and can be resumed.
+    roofline. ``sandbox`` says how well candidates must be shut in: 'auto' (as well as this machine can, and at least
+    off the network and off all files but their own), 'strict' (fully), or 'none' (not at all). An interruption (Ctrl-C)
+    keeps everything: the returned run is ``interrupted`` and can be resumed.
 
-    Raises KernelEvolveError: InvalidProblem, MissingTarget or InvalidRequest, with a sentence that says how to mend it.
+    Raises KernelEvolveError: InvalidProblem, MissingTarget, InvalidRequest, or the bare one for a machine that cannot
+    shut candidates in, with a sentence that says how to mend it.
     """
     device = resolve(target)
     settings = SearchSettings(
@@ -73,7 +78,7 @@ def optimize(
     store = open_store(out)
     text = _as_problem(problem, example_inputs, store)
     refuse_vacuous(text, device)
-    judge = open_judge(text, device, store)
+    judge = open_judge(text, device, store, _sandbox(sandbox))
     try:
         record = store.create_run(
             text, device.name, device=device.device_name(), settings=settings.model_dump(mode="json")
@@ -89,13 +94,15 @@ def resume(
     out: Path | str = "runs",
     evaluations: int | None = None,
     minutes: float | None = None,
+    sandbox: Sandbox | str = Sandbox.AUTO,
     listeners: Sequence[Listener] = (),
 ) -> Run:
     """Continue a run that was interrupted or killed, or one that ended, with a larger budget.
 
     ``run`` is as for ``open_run``. The limits, if given, replace the run's and count what it has spent already. Nothing
-    that was judged is judged again. Raises InvalidRequest if there is no such run, MissingTarget if this machine lacks
-    its target or has another device than the run began on.
+    that was judged is judged again. ``sandbox`` is as for ``optimize`` and not remembered.
+    Raises InvalidRequest if there is no such run, MissingTarget if this machine lacks its target or has another device
+    than the run began on.
     """
     found = open_run(run, out=out)
     store, record = found.store, found.record
@@ -112,7 +119,7 @@ def resume(
             f"run {record.id} was timed on {record.device!r} and this is {device.device_name()!r}",
             fix="resume it on such a device, or start a new run here",
         )
-    judge = open_judge(record.problem, device, store)
+    judge = open_judge(record.problem, device, store, _sandbox(sandbox))
     try:
         store.set_settings(record.id, settings.model_dump(mode="json"))
         return _search(store, record, settings, device, judge, listeners)
@@ -126,18 +133,19 @@ def verify(
     *,
     target: str = "auto",
     effort: Effort = Effort.PROMOTION,
+    sandbox: Sandbox | str = Sandbox.AUTO,
     out: Path | str = "runs",
 ) -> Verdict:
     """Judge one candidate, unless told otherwise as strictly as a finalist: fresh process, held-out and stress
     workloads, long timing.
 
-    ``candidate`` is a Candidate or a Python file that defines ``ModelNew``. Raises KernelEvolveError for what cannot be
-    read or run here; anything the candidate itself does is in the verdict.
+    ``candidate`` is a Candidate or a Python file that defines ``ModelNew``; ``sandbox`` is as for ``optimize``.
+    Raises KernelEvolveError for what cannot be read or run here; anything the candidate itself does is in the verdict.
     """
     device = resolve(target)
     text = load_problem(problem) if not isinstance(problem, Problem) else problem
     program = candidate if isinstance(candidate, Candidate) else read_candidate(Path(candidate))
-    judge = open_judge(text, device, open_store(out))
+    judge = open_judge(text, device, open_store(out), _sandbox(sandbox))
     try:
         return judge.evaluate(program, effort)
     finally:
@@ -196,11 +204,13 @@ def refuse_vacuous(problem: Problem, target: Target) -> None:
     )
 
 
-def open_judge(problem: Problem, target: Target, store: Store) -> Judge:
+def open_judge(problem: Problem, target: Target, store: Store, sandbox: Sandbox = Sandbox.AUTO) -> Judge:
     """A judge of one problem on this machine."""
     from kernelevolve.judge.local import LocalJudge
+    from kernelevolve.judge.settings import JudgeSettings
 
-    return LocalJudge(problem, target, workspace=store.workspace / "judge")
+    settings = JudgeSettings(sandbox=sandbox)
+    return LocalJudge(problem, target, workspace=store.workspace / "judge", settings=settings)
 
 
 def read_candidate(path: Path) -> Candidate:
@@ -257,6 +267,13 @@ def _as_problem(problem: Any, example_inputs: Any, store: Store) -> Problem:
     if example_inputs is None:
         raise InvalidRequest("a module or function needs example inputs", fix="pass example_inputs=(x, y, …)")
     return from_module(problem, example_inputs, store_dir=store.workspace / "payloads")
+
+
+def _sandbox(name: Sandbox | str) -> Sandbox:
+    try:
+        return Sandbox(name)
+    except ValueError:
+        raise InvalidRequest(f"there is no sandbox {name!r}", fix=f"use {', '.join(Sandbox)}") from None
 
 
 def _budget(evaluations: int, minutes: float) -> Budget:

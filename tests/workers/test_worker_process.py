@@ -10,13 +10,22 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import at_work
 import pytest
 import torch
+from at_work import gone, run, told
 
 from kernelevolve.workers import messages
 from kernelevolve.workers.device_cpu import CpuArenaMaker
-from kernelevolve.workers.handle import ProgramRaised, WorkerDied, WorkerHandle, WorkerOverLimit, WorkerTimeout
-from kernelevolve.workers.isolation import IsolationPolicy, interpreter_directories
+from kernelevolve.workers.handle import (
+    ProgramRaised,
+    WorkerDied,
+    WorkerFailure,
+    WorkerHandle,
+    WorkerOverLimit,
+    WorkerTimeout,
+)
+from kernelevolve.workers.isolation import IsolationPolicy, Measure
 from kernelevolve.workers.launcher import Launcher
 from kernelevolve.workers.layout import Layout
 from kernelevolve.workers.supervisor import OUTPUT_LIMIT, Spawn
@@ -30,53 +39,18 @@ def launcher() -> Iterator[Launcher]:
         yield launcher
 
 
-@pytest.fixture(params=[True, False], ids=["namespaces", "plain"])
+@pytest.fixture(params=[frozenset(Measure), frozenset()], ids=["walls", "plain"])
 def start(launcher: Launcher, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Start]:
     handles: list[WorkerHandle] = []
 
     def spawn(**policy: object) -> WorkerHandle:
-        place = tmp_path / f"worker{len(handles)}"
-        (place / "home").mkdir(parents=True)
-        made = IsolationPolicy(
-            scratch=place / "home",
-            hidden=(Path("/tmp"), Path("/dev/shm")),
-            visible=interpreter_directories(),
-            namespaces=request.param,
-            **policy,  # type: ignore[arg-type]
-        )
-        handle = launcher.spawn(Spawn(made, "cpu", 1, 1 << 20, {"HOME": str(place / "home")}, place / "output.txt"))
+        handle = at_work.start(launcher, tmp_path / f"worker{len(handles)}", request.param, **policy)
         handles.append(handle)
         return handle
 
     yield spawn
     for handle in handles:
         handle.kill()
-
-
-def run(handle: WorkerHandle, code: str, timeout: float = 10.0) -> None:
-    """Run code in the worker as the import of a candidate."""
-    model = "\nimport torch\nclass ModelNew(torch.nn.Module):\n    pass\n"
-    handle.ask(messages.Load(messages.CandidateProgram(code + model)), timeout)
-
-
-def told(handle: WorkerHandle, expression: str) -> str:
-    """The value of an expression in the worker."""
-    with pytest.raises(ProgramRaised) as raised:
-        run(handle, f"import os, sys, pathlib, socket\nraise RuntimeError(repr({expression}))")
-    return raised.value.failed.message
-
-
-def gone(pid: int) -> bool:
-    """Whether a process has ended within a few seconds (a zombie has)."""
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
-                return True
-        except FileNotFoundError:
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def test_one_call_through_shared_memory(start: Start) -> None:
@@ -141,8 +115,9 @@ def test_namespaces_shut_it_in(start: Start) -> None:
     assert int(told(handle, "os.getpid()")) < 10
     assert told(handle, "sorted(int(p) for p in os.listdir('/proc') if p.isdigit())[:2]") == "[1, 2]"
     assert told(handle, "os.listdir('/dev/shm')") == "[]"
+    assert told(handle, "os.listdir('/run')") == "[]"
+    assert told(handle, "[p.name for p in pathlib.Path('/dev').iterdir() if p.is_block_device()]") == "[]"
     assert told(handle, "(os.access('/usr', os.W_OK), os.access('.', os.W_OK))") == "(False, True)"
-    assert "unreachable" in told(handle, "socket.socket().connect_ex(('192.0.2.1', 9)) and os.strerror(101)")
     with pytest.raises(ProgramRaised, match="Read-only"):
         run(handle, "open('/usr/left-behind', 'w')")
 
@@ -203,6 +178,47 @@ def _read(path: Path) -> bytes:
         return b""
 
 
+FORK_BOMB = """
+import os
+while True:
+    try:
+        os.fork()
+    except OSError:
+        pass
+"""
+
+
+def test_fork_bomb_ends_and_leaves_nothing_behind(start: Start) -> None:
+    handle = start()
+    if not handle.isolation["processes"].startswith("at most") and handle.isolation["pid"] != "own":
+        pytest.skip(f"nothing here stops a fork bomb but the judge's count: {handle.isolation}")
+    with pytest.raises(WorkerFailure):
+        run(handle, FORK_BOMB, timeout=30)
+    assert gone(handle.pid)
+    scratch = str(handle._policy.scratch)
+    deadline = time.monotonic() + 10
+    while (
+        left := [p for p in Path("/proc").glob("[0-9]*/cwd") if _target(p) == scratch]
+    ) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not left
+
+
+def test_many_processes_in_a_chain_are_too_many(start: Start) -> None:
+    handle = start()
+    chain = "import os, time\nwhile os.fork() == 0: depth = os.getpid()\ntime.sleep(60)"
+    with pytest.raises(WorkerOverLimit) as over:
+        run(handle, chain, timeout=30)
+    assert over.value.what == "processes"
+
+
+def _target(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except OSError:
+        return ""
+
+
 def test_output_is_kept_up_to_a_limit(start: Start) -> None:
     handle = start()
     run(handle, "print('first')\nfor _ in range(100): print('y' * 100_000)")
@@ -235,12 +251,12 @@ def test_everything_dies_with_the_judge(tmp_path: Path) -> None:
     script = f"""
 import sys, time
 from pathlib import Path
-from kernelevolve.workers.isolation import IsolationPolicy
+from kernelevolve.workers.isolation import IsolationPolicy, Measure
 from kernelevolve.workers.launcher import Launcher
 from kernelevolve.workers.supervisor import Spawn
 home = Path({str(tmp_path)!r})
 launcher = Launcher(threads=1)
-policies = [IsolationPolicy(home, namespaces=own) for own in (True, False)]
+policies = [IsolationPolicy(home, measures=frozenset(measures)) for measures in (Measure, ())]
 handles = [launcher.spawn(Spawn(policy, "cpu", 1, 4096, {{}}, home / "log")) for policy in policies]
 print(launcher._process.pid, *(h.pid for h in handles), flush=True)
 time.sleep(60)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kernelevolve.cli.boundary import EXIT_INTERRUPTED
-from kernelevolve.cli.terminal import DEFAULT_OUT, JsonOption, OutOption, console, print_json
+from kernelevolve.cli.terminal import DEFAULT_OUT, JsonOption, OutOption, SandboxOption, console, print_json
 from kernelevolve.errors import InvalidRequest
+from kernelevolve.workers.sandbox import Sandbox
 
 if TYPE_CHECKING:
     from kernelevolve.report.live import View
@@ -50,6 +51,7 @@ def optimize(
     target_roofline: Annotated[
         float | None, typer.Option(help="End the search at this fraction of the roofline, e.g. 0.9.")
     ] = None,
+    sandbox: SandboxOption = Sandbox.AUTO,
     as_json: JsonOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> int:
@@ -70,7 +72,9 @@ def optimize(
     listeners = () if view is None else (view,)
     if resume is not None:
         with view or nullcontext():
-            run = session.resume(resume, out=out, evaluations=evaluations, minutes=minutes, listeners=listeners)
+            run = session.resume(
+                resume, out=out, evaluations=evaluations, minutes=minutes, sandbox=sandbox, listeners=listeners
+            )
     else:
         assert problem is not None
         text = load_problem(problem, overrides=overrides, scale=scale)
@@ -84,6 +88,7 @@ def optimize(
                 out=out,
                 policy=policy,
                 roofline_target=target_roofline,
+                sandbox=sandbox,
                 listeners=listeners,
             )
     return _conclude(run, as_json)

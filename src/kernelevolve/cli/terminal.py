@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kernelevolve.workers.sandbox import Sandbox
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -17,6 +19,12 @@ JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout and everything for people on stderr.")
 ]
 OutOption = Annotated[Path, typer.Option("--out", help="Directory that holds the runs.")]
+SandboxOption = Annotated[
+    Sandbox,
+    typer.Option(
+        help="How candidates are shut in: as well as this machine can, refused unless fully, or not at all.",
+    ),
+]
 DEFAULT_OUT = Path("runs")
 
 

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from kernelevolve.cli.terminal import DEFAULT_OUT, JsonOption, OutOption, console, print_json
+from kernelevolve.cli.terminal import DEFAULT_OUT, JsonOption, OutOption, SandboxOption, console, print_json
+from kernelevolve.workers.sandbox import Sandbox
 
 EXIT_NOT_CORRECT = 1
 
@@ -26,6 +27,7 @@ def verify(
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Replace a constant of the problem file.")
     ] = None,
     out: OutOption = DEFAULT_OUT,
+    sandbox: SandboxOption = Sandbox.AUTO,
     as_json: JsonOption = False,
 ) -> int:
     """Judge CANDIDATE as an answer to PROBLEM.
@@ -41,7 +43,7 @@ def verify(
     text = load_problem(problem, overrides=dict(map(parse_setting, settings or ())), scale=scale)
     effort = Effort.PROMOTION if strict else Effort.SCREEN
     with console(stderr=True).status("judging: build, correctness, timing beside the baselines"):
-        verdict = session.verify(text, candidate, target=target, effort=effort, out=out)
+        verdict = session.verify(text, candidate, target=target, effort=effort, sandbox=sandbox, out=out)
     print_verdict(console(stderr=as_json), verdict)
     if as_json:
         print_json(

@@ -29,12 +29,14 @@ from kernelevolve.judge.verdict import Roofline
 from kernelevolve.problems import Problem, Role, Workload
 from kernelevolve.problems.instance import load_instance
 from kernelevolve.targets import Target
+from kernelevolve.workers import sandbox
 from kernelevolve.workers.device import arena_maker
 from kernelevolve.workers.isolation import IsolationPolicy, interpreter_directories
 from kernelevolve.workers.launcher import Launcher
 from kernelevolve.workers.layout import map_leaves
 from kernelevolve.workers.messages import ClockName, ReferenceProgram
 from kernelevolve.workers.program import adopt_weights
+from kernelevolve.workers.sandbox import Sandbox
 from kernelevolve.workers.supervisor import Spawn
 
 PRELOAD: Mapping[str, tuple[str, ...]] = {
@@ -49,6 +51,8 @@ class Bench:
     """Everything that lasts as long as the judge. Thread-safe."""
 
     def __init__(self, problem: Problem, target: Target, workspace: Path, settings: JudgeSettings) -> None:
+        if settings.sandbox is not Sandbox.NONE:
+            sandbox.require(settings.sandbox, sandbox.probe())
         self.problem, self.target, self.settings = problem, target, settings
         self.ceilings = target.ceilings()
         self.threads = settings.threads or self.ceilings.threads
@@ -126,7 +130,7 @@ class Bench:
         place = Path(tempfile.mkdtemp(prefix="candidate-", dir=self._scratch))
         budget = self.settings.compile_seconds + 100 * self.settings.run_seconds
         session = self._open(place, int(budget * self.threads), {}, writable=(), hidden=(self._workspace,))
-        self.isolation = session.handle.isolation
+        self.isolation = session.handle.isolation | {"level": sandbox.level_of(session.handle.isolation)}
         return session, place
 
     def _open_baseline(self, name: str) -> ProgramSession:
@@ -151,7 +155,7 @@ class Bench:
             writable=writable,
             hidden=(*temporary, *hidden),
             visible=(*interpreter_directories(), *{path.parent.resolve() for path in self.problem.payload.values()}),
-            namespaces=self.settings.namespaces,
+            measures=self.settings.sandbox.measures,
             memory_bytes=self._memory_bytes() if on_cpu else None,
             cpu_seconds=cpu_seconds,
         )
@@ -167,7 +171,13 @@ class Bench:
         spawn = Spawn(
             policy, self.target.device_type, self.threads, self.ceilings.cache_bytes, environment, place / "output.txt"
         )
-        return ProgramSession(self.launcher.spawn(spawn), self.maker)
+        session = ProgramSession(self.launcher.spawn(spawn), self.maker)
+        try:
+            sandbox.require(self.settings.sandbox, session.handle.isolation)
+        except KernelEvolveError:
+            session.close()
+            raise
+        return session
 
     def _memory_bytes(self) -> int:
         machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from kernelevolve.workers.sandbox import Sandbox
+
 
 class TimingPlan(BaseModel):
     """How much timing one effort gets. A block holds every program side by side, in random order."""
@@ -32,7 +34,7 @@ class JudgeSettings(BaseModel):
     threads: int | None = Field(
         default=None, gt=0, description="CPU threads of every program; None: as the target says"
     )
-    namespaces: bool = Field(default=True, description="shut workers into namespaces of their own where the kernel can")
+    sandbox: Sandbox = Field(default=Sandbox.AUTO, description="how well workers must be shut in")
     baselines: tuple[str, ...] | None = Field(
         default=None, description="names to time against; None: all of the target"
     )

@@ -9,8 +9,10 @@ import select
 import signal
 import socket
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,8 @@ from kernelevolve.workers.wire import WireViolation
 _TICK_SECONDS = 0.25
 """How often a waiting judge looks at the worker's memory and processes."""
 _FAREWELL_SECONDS = 1.0
+_KILL_SECONDS = 5.0
+"""For a supervisor to end all that a program started; whoever ends it before leaves orphans."""
 _OWN_THREAD = Path("/proc/thread-self")
 PROCESS_LIMIT = 256
 """Most processes that a worker may have at a time; a parallel build needs dozens."""
@@ -186,7 +190,7 @@ class WorkerHandle:
                 self._check_limits()
 
     def _check_limits(self) -> None:
-        processes = list(_descendants(self.pid))
+        processes = list(islice(_descendants(self.pid), PROCESS_LIMIT + 1))
         used = sum(map(_private_bytes, processes))
         limit = self._policy.memory_bytes
         if limit is not None and used > limit:
@@ -269,7 +273,7 @@ class WorkerHandle:
             if not own_processes:
                 poll = select.poll()
                 poll.register(self._pidfd, select.POLLIN)
-                if not poll.poll(_FAREWELL_SECONDS * 1000):
+                if not poll.poll(_KILL_SECONDS * 1000):
                     signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
         self._sock.close()
         os.close(self._pidfd)
@@ -277,12 +281,14 @@ class WorkerHandle:
 
 
 def _descendants(pid: int) -> Iterator[int]:
-    """Children of a process, theirs, and so on."""
-    with contextlib.suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            for child in (task / "children").read_text().split():
-                yield int(child)
-                yield from _descendants(int(child))
+    """Children of a process, theirs, and so on, however deep a program nests them; its first child comes first."""
+    found = deque([pid])
+    while found:
+        with contextlib.suppress(OSError):
+            for task in Path(f"/proc/{found.popleft()}/task").iterdir():
+                children = [int(child) for child in (task / "children").read_text().split()]
+                yield from children
+                found.extend(children)
 
 
 def waited(task: Path) -> int:

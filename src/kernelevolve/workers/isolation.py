@@ -1,9 +1,10 @@
-"""What a worker may reach: namespaces, a read-only file system, resource limits, no capabilities. Linux only.
+"""What a worker may reach: namespaces, a read-only file system, limits, no capabilities, few system calls. Linux only.
 
-The one place for it. Every measure is tried on its own; what the kernel refuses is written into the report, the worker
-runs with what is left, and the report goes into every measurement. Three steps, because a PID namespace begins with
-the next child: ``enter_namespaces`` in the process that forks the supervisor, ``arrange_file_system`` in the
-supervisor, ``confine`` in the worker itself.
+The one place that decides it; ``mounts``, ``landlock``, ``seccomp`` and ``task_groups`` know how each is done. Every
+measure is tried on its own; what the kernel refuses is written into the report, the worker runs with what is left if
+the user's choice (``sandbox``) allows that, and the report goes into every measurement. Three steps, because a PID
+namespace begins with the next child: ``enter_namespaces`` in the process that forks the supervisor,
+``arrange_file_system`` in the supervisor, ``confine`` in the worker itself.
 """
 
 from __future__ import annotations
@@ -16,15 +17,26 @@ import signal
 import struct
 import sys
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
+from kernelevolve.workers import landlock, mounts, seccomp, task_groups
+
 _NEWNS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
-_MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
-_AT_FDCWD, _AT_RECURSIVE, _ATTR_READ_ONLY, _SYS_MOUNT_SETATTR = -100, 0x8000, 1, 442
 _PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 1, 24, 36, 38, 47
 _CAPABILITY_VERSION_3 = 0x20080522
 
+_OFF = "switched off"
+
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Measure(StrEnum):
+    """Walls that can be left out. Limits on resources and dropped capabilities cannot."""
+
+    NAMESPACES = "namespaces"
+    LANDLOCK = "landlock"
+    SECCOMP = "seccomp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +44,15 @@ class IsolationPolicy:
     """What one worker is allowed. Paths are absolute and resolved."""
 
     scratch: Path
-    """Working, home and temporary directory; with a mount namespace nothing else can be written."""
+    """Working, home and temporary directory; nothing else that outlasts the worker can be written."""
     writable: tuple[Path, ...] = ()
     """Further writable directories (the compile cache of a trusted baseline)."""
     hidden: tuple[Path, ...] = ()
     """Directories that appear empty: other candidates' files, world-writable places where answers could be left."""
     visible: tuple[Path, ...] = ()
     """Directories to be shown, read-only, even if they lie below a hidden one: the interpreter and our own code."""
-    namespaces: bool = True
+    measures: frozenset[Measure] = frozenset(Measure)
+    """What is tried."""
     memory_bytes: int | None = None
     """Limit on the address space beyond what the zygote already maps; None for none (CUDA reserves terabytes)."""
     cpu_seconds: int = 3600
@@ -79,8 +92,8 @@ def enter_namespaces(policy: IsolationPolicy) -> dict[str, str]:
     Returns namespace -> 'own' or why not.
     """
     names = ("mount", "pid", "ipc", "network")
-    if not policy.namespaces:
-        return dict.fromkeys(names, "switched off")
+    if Measure.NAMESPACES not in policy.measures:
+        return dict.fromkeys(names, _OFF)
     report: dict[str, str] = {}
     uid, gid = os.geteuid(), os.getegid()
     try:
@@ -114,48 +127,41 @@ def arrange_file_system(policy: IsolationPolicy, report: dict[str, str]) -> None
         report["files"] = "shared"
         return
     try:
-        _mount("none", "/", "", _MS_REC | _MS_PRIVATE)
-        if report.get("pid") == "own":
-            _mount("proc", "/proc", "proc", 0)
-        shown = dict.fromkeys(policy.visible, False) | dict.fromkeys((*policy.writable, policy.scratch), True)
-        hidden = {path for path in policy.hidden if path.is_dir()} - shown.keys()
-        # Held open, because hiding what lies above takes them out of sight.
-        held = {path: os.open(path, os.O_PATH | os.O_DIRECTORY) for path in shown if path.is_dir()}
-        _set_read_only(Path("/"), recursive=True)
-        if report.get("pid") == "own":
-            _set_read_only(Path("/proc"), clear=True)
-        for path in sorted(hidden | held.keys(), key=lambda path: len(path.parts)):
-            if path in hidden:
-                path.mkdir(parents=True, exist_ok=True)
-                _mount("tmpfs", str(path), "tmpfs", 0, "size=64m,mode=1777")
-            elif shown[path] or any(path.is_relative_to(place) for place in hidden):
-                path.mkdir(parents=True, exist_ok=True)
-                _mount(f"/proc/self/fd/{held[path]}", str(path), "", _MS_BIND)
-                _set_read_only(path, clear=shown[path])
-        for descriptor in held.values():
-            os.close(descriptor)
+        mounts.arrange(
+            (*policy.writable, policy.scratch),
+            policy.visible,
+            policy.hidden,
+            own_processes=report.get("pid") == "own",
+        )
         report["files"] = "read-only"
     except OSError as error:
-        report["files"] = f"refused: {error}"
+        report["files"] = f"refused: {error.strerror}"
 
 
-def _mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
-    result = _libc.mount(source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), options.encode())
-    _call(result, f"mount {target}")
+def confine(policy: IsolationPolicy, report: dict[str, str]) -> None:
+    """Step three, in the worker: limits, no capabilities, Landlock, and last, as it denies other steps, seccomp."""
+    _set_limits(policy, report)
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    try:
+        _drop_capabilities()
+        report["capabilities"] = "none"
+    except OSError as error:
+        report["capabilities"] = f"kept: {error.strerror}"
+    report["landlock"] = report["seccomp"] = _OFF
+    if Measure.LANDLOCK in policy.measures:
+        try:
+            report["landlock"] = landlock.restrict(_landlock_rules(policy, own_files=report["files"] == "read-only"))
+        except OSError as error:
+            report["landlock"] = f"refused: {error.strerror}"
+    if Measure.SECCOMP in policy.measures:
+        try:
+            seccomp.deny_system_calls()
+            report["seccomp"] = "on"
+        except OSError as error:
+            report["seccomp"] = f"refused: {error.strerror}"
 
 
-def _set_read_only(path: Path, *, recursive: bool = False, clear: bool = False) -> None:
-    attributes = struct.pack("QQQQ", 0 if clear else _ATTR_READ_ONLY, _ATTR_READ_ONLY if clear else 0, 0, 0)
-    flags = _AT_RECURSIVE if recursive else 0
-    result = _libc.syscall(
-        _SYS_MOUNT_SETATTR, _AT_FDCWD, str(path).encode(), flags, attributes, ctypes.c_size_t(len(attributes))
-    )
-    _call(result, f"mount_setattr {path}")
-
-
-def confine(policy: IsolationPolicy) -> dict[str, str]:
-    """Step three, in the worker: resource limits, no capabilities, no way to gain any. Returns what was refused."""
-    report: dict[str, str] = {}
+def _set_limits(policy: IsolationPolicy, report: dict[str, str]) -> None:
     limits = {
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_FSIZE: policy.file_bytes,
@@ -163,17 +169,25 @@ def confine(policy: IsolationPolicy) -> dict[str, str]:
     }
     if policy.memory_bytes is not None:
         limits[resource.RLIMIT_AS] = _mapped_bytes() + policy.memory_bytes
+    if "processes" not in report:
+        # In a user namespace of its own this counts the worker's; elsewhere all of the user's, and root is exempt.
+        report["processes"] = "watched by the judge"
+        if report.get("user") == "own":
+            limits[resource.RLIMIT_NPROC] = task_groups.TASK_LIMIT
+            report["processes"] = f"at most {task_groups.TASK_LIMIT} tasks by resource limit"
     for kind, value in limits.items():
         hard = resource.getrlimit(kind)[1]
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(kind, (value, value))
-    try:
-        _drop_capabilities()
-        report["capabilities"] = "none"
-    except OSError as error:
-        report["capabilities"] = f"kept: {error.strerror}"
-    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
-    return report
+
+
+def _landlock_rules(policy: IsolationPolicy, *, own_files: bool) -> landlock.Rules:
+    places = (policy.scratch, *policy.writable)
+    if own_files:
+        # What is hidden is an empty file system of the worker's own, and what it must not see is out of sight.
+        return landlock.Rules((Path("/"),), (*places, *policy.hidden), mounts.device_nodes())
+    shared = frozenset({*policy.hidden, mounts.DEVICES, mounts.SERVICES})
+    return landlock.Rules((*landlock.all_but(shared), *policy.visible), places, mounts.device_nodes())
 
 
 def _mapped_bytes() -> int:

@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Iterator
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -54,6 +54,8 @@ class Lines:
     """Readable when the zygote has ended."""
     log: int
     """Output file, open for writing."""
+    task_limit: int | None
+    """Limit of the worker's control group, open for writing; None if it has none."""
 
 
 def run_supervisor(spawn: Spawn, lines: Lines, report: dict[str, str]) -> NoReturn:
@@ -69,12 +71,12 @@ def run_supervisor(spawn: Spawn, lines: Lines, report: dict[str, str]) -> NoRetu
     lines.worker.close()
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
-        _kill_all(pid)
+        _kill_all(pid, lines)
         os._exit(0)
 
     signal.signal(signal.SIGTERM, stop)
     status, dropped = _watch(pid, output_read, lines)
-    _kill_all(pid)
+    _kill_all(pid, lines)
     code = os.waitstatus_to_exitcode(status)
     record = {"signal": -code if code < 0 else None, "code": code if code >= 0 else None, "dropped": dropped}
     with contextlib.suppress(OSError):
@@ -94,7 +96,7 @@ def _run_worker(spawn: Spawn, lines: Lines, output: int, report: dict[str, str])
         os.closerange(keep + 1, os.sysconf("SC_OPEN_MAX"))
         os.chdir(spawn.policy.scratch)
         os.environ.update(spawn.environment)
-        report |= isolation.confine(spawn.policy)
+        isolation.confine(spawn.policy, report)
 
         from kernelevolve.workers.worker import serve  # Imported by the zygote, which this module must not need.
 
@@ -129,7 +131,7 @@ def _watch(pid: int, output: int, lines: Lines) -> tuple[int, int]:
     while True:
         ready = {descriptor for descriptor, _ in poll.poll()}
         if lines.lifeline in ready:
-            _kill_all(pid)
+            _kill_all(pid, lines)
             os._exit(0)
         if worker in ready:
             # What a surviving child still writes is of no interest: the pipe's own capacity is all that is left.
@@ -141,25 +143,39 @@ def _watch(pid: int, output: int, lines: Lines) -> tuple[int, int]:
             poll.unregister(output)
 
 
-def _kill_all(pid: int) -> None:
+def _kill_all(pid: int, lines: Lines) -> None:
     """Kill the worker and whatever it started, also what left its session."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     if os.getpid() == 1:
         return  # The kernel ends a PID namespace together with its first process.
+    if lines.task_limit is not None:
+        os.write(lines.task_limit, b"0")  # What forks faster than it can be killed forks no more.
+    with contextlib.suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, -20)  # Hundreds that run would keep this process from running.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)  # Most at one stroke; some may have left the worker's group.
     kill_descendants()
 
 
 def kill_descendants(spare: frozenset[int] = frozenset()) -> None:
-    """Kill the children of this process (which adopts orphans) until there are none but those to spare."""
-    while found := [child for child in _children() if child not in spare]:
-        for child in found:
+    """Kill the children of this process (which adopts orphans) and theirs until there are none but those to spare."""
+    while found := [child for child in _children(os.getpid()) if child not in spare]:
+        # All before any is waited for: thousands that run keep one that waits from running.
+        doomed = deque(found)
+        while doomed:
+            pid = doomed.popleft()
+            doomed.extend(_children(pid))
             with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
+        for child in found:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(child, 0)
 
 
-def _children() -> Iterator[int]:
-    with contextlib.suppress(FileNotFoundError):
-        yield from map(int, Path("/proc/self/task", str(os.getpid()), "children").read_text().split())
+def _children(pid: int) -> list[int]:
+    """The children of a process's first thread."""
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
