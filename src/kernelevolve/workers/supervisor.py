@@ -165,7 +165,8 @@ def kill_descendants(spare: frozenset[int] = frozenset()) -> None:
         doomed = deque(found)
         while doomed:
             pid = doomed.popleft()
-            doomed.extend(_children(pid))
+            # One to spare is for a moment the child of the process that forked it, which is not.
+            doomed.extend(child for child in _children(pid) if child not in spare)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         for child in found:
