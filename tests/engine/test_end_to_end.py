@@ -18,6 +18,7 @@ from kernelevolve.judge.verdict import Effort, VerdictKind
 from kernelevolve.problems import Problem
 from kernelevolve.store import RunStatus, Store
 from kernelevolve.targets import Target
+from kernelevolve.workers.sandbox import Sandbox
 
 PROBLEM = """
 import torch
@@ -51,8 +52,9 @@ QUICK = JudgeSettings(baselines=("eager",), promotion=TimingPlan(blocks=5, min_b
 
 @pytest.fixture(scope="module", autouse=True)
 def quick_judge() -> Iterator[None]:
-    def open_judge(problem: Problem, target: Target, store: Store) -> LocalJudge:
-        return LocalJudge(problem, target, workspace=store.workspace / "judge", settings=QUICK)
+    def open_judge(problem: Problem, target: Target, store: Store, sandbox: Sandbox = Sandbox.AUTO) -> LocalJudge:
+        settings = QUICK.model_copy(update={"sandbox": sandbox})
+        return LocalJudge(problem, target, workspace=store.workspace / "judge", settings=settings)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "open_judge", open_judge)
