@@ -18,7 +18,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 EXAMPLE ?= examples/softcap_rmsnorm.py
 TARGET ?= auto
 EVALUATIONS ?= 30
-MINUTES ?= 1.2
+MINUTES ?= 1.0
 PYTEST_ARGS ?=
 
 # The first interpreter that is new enough. Looked for only when the virtual environment is made.
