@@ -1,7 +1,7 @@
 # From a bare machine to a result: `make run` searches for a faster kernel on an example, `make test` runs every check.
 # Set-up happens once; the stamp files inside the virtual environment say what is done.
 #
-#   make run   TARGET=cpu EXAMPLE=examples/softcap_rmsnorm.py EVALUATIONS=30 MINUTES=1.2
+#   make run   TARGET=cpu EXAMPLE=examples/softcap_rmsnorm.py EVALUATIONS=30 MINUTES=1.0
 #   make test  PYTEST_ARGS="-m 'not slow'"
 #   make lint | setup | clean
 
