@@ -148,3 +148,8 @@ def test_what_calls_in_training_mode_leave_behind() -> None:
     assert integrity.wrong_state(before, after, before) == "mean"
     assert integrity.wrong_state(before, after, {**after, "count": torch.tensor(1)}) == "count"
     assert integrity.wrong_state(before, after, {**after, "weight": torch.full((4,), 1.0000001)}) == "weight"
+
+
+def test_a_machine_on_which_everything_waits_accuses_nobody() -> None:
+    assert integrity.late_work([1.8e-3], [0.0, 0.0, 0.0], 4e-4) is None
+    assert integrity.unfinished_work([1.8e-3] * 5, [0.0] * 5, 4e-4) is None

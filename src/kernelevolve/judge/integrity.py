@@ -210,6 +210,8 @@ def cold_below_warm(cold: Sequence[float], bursts: Sequence[Call], repeats: int)
 def late_work(pulls: Sequence[float], baseline_pulls: Sequence[float], baseline_seconds: float) -> str | None:
     """Whether handing over the output takes so long that work must have been left for it, or None."""
     least, usual = min(pulls), max(baseline_pulls)
+    if usual <= 0:  # More was waited for processors than the exchanges took: such a machine measures nothing.
+        return None
     if least - usual > max(LATE_SLACK_SECONDS, baseline_seconds / 2):
         return f"handing over the output took {least * 1e3:.2f} ms, a baseline's takes {usual * 1e3:.2f} ms"
     return None
@@ -222,6 +224,8 @@ def unfinished_work(first: Sequence[float], again: Sequence[float], baseline_sec
     needs no comparison with another program, whose outputs may have other strides, and sees less than ``late_work``.
     The least of the first times counts: a busy machine makes some of them longer, work that was left makes all longer.
     """
+    if median(again) <= 0:  # As in ``late_work``.
+        return None
     excess = min(first) - median(again)
     noise = UNFINISHED_SLACK_SECONDS + _half_spread(again)
     if excess > max(noise, baseline_seconds / 4):

@@ -230,4 +230,4 @@ def _worked(exchange: WatchedExchange) -> float:
     A copy is shared among the threads of the worker's pool, whose processors may still be taken by the pool of another
     process, and it ends when the last of them has been served: the longest wait of any thread counts.
     """
-    return exchange.seconds - max(exchange.delayed, exchange.waited)
+    return max(0.0, exchange.seconds - max(exchange.delayed, exchange.waited))
