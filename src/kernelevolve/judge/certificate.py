@@ -66,7 +66,7 @@ class Certificate(BaseModel):
     candidate_seconds: float = Field(description="seconds per call, geometric mean over the timed workloads")
     baseline_seconds: dict[str, float] = Field(description="the same of every baseline, timed side by side with it")
     noise_floors: dict[Clock, float] = Field(
-        description="largest |ratio - 1| of a baseline timed twice, by clock; empty if none was"
+        description="|ratio - 1| of a baseline timed twice, mean over workloads, by clock; empty if none was"
     )
     faster: bool = Field(description="True if the promotion beat every baseline by more than noise, interval included")
     verdict: Verdict = Field(description="complete: samples, speed-ups, errors with their limits, rooflines")

@@ -120,7 +120,8 @@ class Measurement(BaseModel):
     samples: tuple[Samples, ...]
     speedups: tuple[Speedup, ...] = ()
     noise_floors: dict[Clock, float] = Field(
-        default_factory=dict, description="largest |ratio - 1| of a baseline run twice, by clock; empty if none was"
+        default_factory=dict,
+        description="|ratio - 1| of a baseline run twice, mean over workloads, by clock; empty if none was",
     )
     environment: dict[str, str] = Field(default_factory=dict, description="clocks, threads, versions, device load")
 

@@ -13,6 +13,7 @@ from kernelevolve.operators.synthesis.expr import Buffer, Cast, Expr, Load, Role
 from kernelevolve.operators.synthesis.index import Index, flatten, product_of
 from kernelevolve.operators.synthesis.ir import Operation, Pointwise, Product, Program, Target, split_contracted
 from kernelevolve.operators.synthesis.plan import Planner
+from kernelevolve.operators.synthesis.rewrite.sink import stored_load
 
 _WORTH = 64
 """Times that each element of the side must be used for its copy to pay."""
@@ -33,7 +34,7 @@ def sides_packed(program: Program, planner: Planner, traits: Traits) -> Program:
 
 
 def _packed(product: Product, program: Program) -> tuple[Pointwise, Product] | None:
-    load = _stored(product.left)
+    load = stored_load(product.left)
     taps, long = split_contracted(product.contracted)
     if load is None or not taps or load.variables & {*product.batch, *product.columns}:
         return None
@@ -49,13 +50,6 @@ def _packed(product: Product, program: Program) -> tuple[Pointwise, Product] | N
     place = tuple(map(Index.of, axes))
     copy = Pointwise(buffer.name, axes, Target(buffer, place), load, product.origins)
     return copy, replace(product, left=_with(product.left, Load(buffer, place)))
-
-
-def _stored(side: Expr) -> Load | None:
-    """The load that a side consists of, apart from conversions."""
-    while isinstance(side, Cast):
-        side = side.arg
-    return side if isinstance(side, Load) else None
 
 
 def _with(side: Expr, load: Load) -> Expr:

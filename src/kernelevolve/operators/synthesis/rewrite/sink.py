@@ -30,7 +30,7 @@ def copies_sunk(program: Program, planner: Planner, traits: Traits) -> Program:
     position = 0
     while position < len(operations):
         copy = operations[position]
-        load = _copied(copy.value) if isinstance(copy, Pointwise) else None
+        load = stored_load(copy.value) if isinstance(copy, Pointwise) else None
         moved = _sunk(operations, copy, load.buffer) if isinstance(copy, Pointwise) and load is not None else None
         if moved is None:
             position += 1
@@ -63,7 +63,8 @@ def _sunk(operations: list[Operation], copy: Pointwise, buffer: Buffer) -> list[
     return moved
 
 
-def _copied(expr: Expr) -> Load | None:
+def stored_load(expr: Expr) -> Load | None:
+    """The load that a value consists of, apart from conversions; None if it is more than that."""
     while isinstance(expr, Cast):
         expr = expr.arg
     return expr if isinstance(expr, Load) else None
@@ -71,7 +72,7 @@ def _copied(expr: Expr) -> Load | None:
 
 def _composed(target: Target, copy: Pointwise) -> Target | None:
     """Where the copy puts what is written to ``target``."""
-    load = _copied(copy.value)
+    load = stored_load(copy.value)
     assert load is not None
     points = product_of(a.extent for a in copy.axes)
     if points != target.buffer.numel:
