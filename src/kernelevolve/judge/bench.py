@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from kernelevolve.errors import KernelEvolveError
+from kernelevolve.errors import KernelEvolveError, MissingTarget
 from kernelevolve.judge.baselines import COMPILE_MODES, Baseline, BaselineUnavailable
 from kernelevolve.judge.cases import CaseBook
 from kernelevolve.judge.device import DeviceLock
@@ -26,6 +27,8 @@ from kernelevolve.judge.settings import JudgeSettings
 from kernelevolve.judge.statistics import TWIN_SUFFIX
 from kernelevolve.judge.timing import Contestant, TimingSession
 from kernelevolve.judge.verdict import Roofline
+from kernelevolve.languages import cpp
+from kernelevolve.languages.toolchain import sanitizer
 from kernelevolve.problems import Problem, Role, Workload
 from kernelevolve.problems.instance import load_instance
 from kernelevolve.targets import Target
@@ -67,6 +70,9 @@ class Bench:
             raise
         self._workspace = workspace.resolve()
         self._scratch = Path(tempfile.mkdtemp(prefix="judge-", dir=_made(self._workspace / "scratch")))
+        self._watched: Launcher | None = None
+        """Starts workers in which C++ is watched."""
+        self._watching = threading.Lock()
         self._oracle = Oracle(self.instance, problem.tolerance)
         self._reference_lock = threading.Lock()
         self.book = self.fresh_book()
@@ -146,7 +152,9 @@ class Bench:
         variables: Mapping[str, str],
         writable: tuple[Path, ...],
         hidden: tuple[Path, ...],
+        watched: Launcher | None = None,
     ) -> ProgramSession:
+        """A worker; if it comes from a launcher of ``watched`` ones, it is arranged for that."""
         home = _made(place / "home")
         on_cpu = self.target.device_type == "cpu"
         temporary = [Path("/tmp"), Path("/var/tmp"), *([Path("/dev/shm")] if on_cpu else [])]
@@ -157,6 +165,7 @@ class Bench:
             visible=(*interpreter_directories(), *{path.parent.resolve() for path in self.problem.payload.values()}),
             measures=self.settings.sandbox.measures,
             memory_bytes=self._memory_bytes() if on_cpu else None,
+            limit_addresses=watched is None,
             cpu_seconds=cpu_seconds,
         )
         environment = {
@@ -169,9 +178,10 @@ class Bench:
             **variables,
         }
         spawn = Spawn(
-            policy, self.target.device_type, self.threads, self.ceilings.cache_bytes, environment, place / "output.txt"
-        )
-        session = ProgramSession(self.launcher.spawn(spawn), self.maker)
+            policy, self.target.device_type, self.threads, self.ceilings.cache_bytes, environment, place / "output.txt",
+            guarded=watched is not None,
+        )  # fmt: skip
+        session = ProgramSession((watched or self.launcher).spawn(spawn), self.maker)
         try:
             sandbox.require(self.settings.sandbox, session.handle.isolation)
         except KernelEvolveError:
@@ -187,6 +197,34 @@ class Bench:
     def clean(place: Path) -> None:
         """Remove a worker's directory."""
         shutil.rmtree(place, ignore_errors=True)
+
+    def open_watched(self) -> tuple[ProgramSession, Path]:
+        """A new worker in which a candidate's accesses to memory are watched, and its directory.
+
+        The process that forks such workers is started on first use. Raises MissingTarget if there is no way here.
+        """
+        watched: Launcher | None = self.launcher
+        if self.target.device_type == "cpu":
+            with self._watching:
+                watched = self._watched = self._watched or Launcher(
+                    threads=self.threads, preload=PRELOAD["cpu"], environment=watching_environment()
+                )
+        place = Path(tempfile.mkdtemp(prefix="watched-", dir=self._scratch))
+        budget = self.settings.compile_seconds + self.settings.memory_check_seconds
+        session = self._open(place, int(budget * self.threads) + 1, sanitizer.CHILDREN, (), (self._workspace,), watched)
+        return session, place
+
+    def arguments(
+        self, workload: Workload, seed: int
+    ) -> tuple[tuple[Any, ...], dict[str, torch.Tensor], tuple[Any, ...]]:
+        """Arguments of the constructor, weights, and arguments of a call, all from one seed; nothing is computed."""
+        with self._reference_lock:
+            instance = self.instance
+            return (
+                instance.init_inputs(seed),
+                instance.make_weights(workload, seed),
+                instance.make_inputs(workload, seed),
+            )
 
     # -- baselines -------------------------------------------------------------------------------------------------
 
@@ -260,10 +298,23 @@ class Bench:
     def close(self) -> None:
         """End every process and remove the scratch directories."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-        self.launcher.close()
+        for launcher in (self.launcher, self._watched):
+            if launcher is not None:
+                launcher.close()
         for baseline in (*self._baselines.values(), *self._twins.values()):
             baseline.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def watching_environment() -> Mapping[str, str]:
+    """With what a process is started in which C++ is watched. Raises MissingTarget if the compiler cannot do that."""
+    compiler = cpp.compiler()
+    library = None if compiler is None else sanitizer.runtime(compiler)
+    if library is None:
+        raise MissingTarget(
+            "the C++ compiler has no AddressSanitizer", fix="install g++ with libasan (Debian: g++ brings it)"
+        )
+    return sanitizer.environment(library)
 
 
 def _made(path: Path) -> Path:

@@ -41,6 +41,9 @@ class BoundCandidate:
         described = self._check_form(call, case, stage)
         outputs, pulled = self._pull(call, case)
         self.hand_over_seconds.append(described + pulled)
+        outside = self.binding.zones.broken()
+        if outside is not None:
+            raise Rejected(VerdictKind.WRONG, Stage.INTEGRITY, f"the call writes {outside}")
         changed = integrity.changed_inputs(case.inputs, self.session.inputs_now(self.binding), self.effects.mutates)
         if changed:
             reason = f"the call changed input {', '.join(changed[:4])}, which the reference leaves as it is"

@@ -11,12 +11,13 @@ from pathlib import Path
 from time import perf_counter
 
 from kernelevolve.candidates import Candidate
-from kernelevolve.judge import integrity
+from kernelevolve.judge import integrity, memory_check
 from kernelevolve.judge.baselines import BaselineUnavailable
 from kernelevolve.judge.bench import Bench
 from kernelevolve.judge.cases import SEED, SEED_COMMITMENT, CaseBook
 from kernelevolve.judge.correctness import BoundCandidate, output_slots, worst
 from kernelevolve.judge.measurement import CANDIDATE, assemble
+from kernelevolve.judge.memory_check import MEMORY_CHECK, NOT_EXAMINED, MemoryCheck
 from kernelevolve.judge.oracle import Case
 from kernelevolve.judge.physics import with_time
 from kernelevolve.judge.rejection import Rejected, rejection
@@ -56,6 +57,7 @@ class Evaluation:
     """For every workload, on how many undisturbed bursts the clocks were compared."""
     taken_again: int = 0
     """Timed calls that other work on the machine disturbed, and that were repeated."""
+    memory_check: MemoryCheck = NOT_EXAMINED
     seconds_building: float = 0.0
     seconds_running: float = 0.0
     _errors: list[OutputError] = field(default_factory=list)
@@ -112,6 +114,7 @@ class Evaluation:
             for workload in self.bench.workloads(Role.STRESS):
                 self._settle(session, workload, book)
                 book.forget(workload)  # It is not timed; large problems need the memory.
+            self.memory_check = memory_check.examine(self.bench, self.candidate, source, book)
         self.artifact_key = _artifact_key(place)
         self.stage = Stage.PROMOTION if promotion else Stage.TIMING
         samples, rooflines = self._time(timed, bound, book)
@@ -124,6 +127,7 @@ class Evaluation:
             rooflines=rooflines,
             notes=(
                 *read_notes(self.candidate.source),
+                *self.memory_check.notes,
                 *(f"the baseline {name} could not run: {reason}" for name, reason in missing.items()),
             ),
         )
@@ -134,7 +138,7 @@ class Evaluation:
             "clock_comparisons": " ".join(map(str, self.quiet_bursts)) or "none",
         }
         if self.effort is Effort.PROMOTION:  # Only then is nobody judged by this book any more.
-            found |= {SEED: str(book.seed), SEED_COMMITMENT: book.commitment}
+            found |= {SEED: str(book.seed), SEED_COMMITMENT: book.commitment, MEMORY_CHECK: self.memory_check.summary}
         return found
 
     # -- correctness and integrity ---------------------------------------------------------------------------------

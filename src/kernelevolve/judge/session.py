@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from kernelevolve.judge.red_zones import RedZones, layout_with_zones
 from kernelevolve.workers import messages
 from kernelevolve.workers.device import Arena, ArenaMaker
 from kernelevolve.workers.handle import ProgramRaised, WatchedExchange, WorkerFailure, WorkerHandle
@@ -29,6 +30,7 @@ class Binding:
     name: str
     slots: Any
     arena: Arena
+    zones: RedZones
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +106,11 @@ class ProgramSession:
 
     def bind(self, name: str, inputs: tuple[Any, ...]) -> Binding:
         """Places for inputs like these; their contents are written by ``prepare``."""
-        layout = Layout()
+        layout = layout_with_zones()
         slots = layout.place_all(inputs)
         arena = self._share(layout.bytes)
         self.handle.ask(messages.Bind(name, slots, arena.handle.name), _SHARING_SECONDS)
-        return Binding(name, slots, arena)
+        return Binding(name, slots, arena, RedZones(arena.memory, slots, layout.bytes))
 
     def prepare(self, binding: Binding, inputs: tuple[Any, ...], timeout: float) -> None:
         """Put new contents at the same addresses and have the worker evict its caches."""
@@ -120,7 +122,7 @@ class ProgramSession:
 
     def _fit(self, binding: Binding, inputs: tuple[Any, ...]) -> None:
         """Bind anew if shapes or plain values differ from one input set to the next, as ragged inputs may."""
-        layout = Layout()
+        layout = layout_with_zones()
         slots = layout.place_all(inputs)
         if same_leaves(slots, binding.slots):
             return
@@ -128,6 +130,7 @@ class ProgramSession:
             self._unshare(binding.arena)
             binding.arena = self._share(layout.bytes)
         binding.slots = slots
+        binding.zones = RedZones(binding.arena.memory, slots, layout.bytes)
         self.handle.ask(messages.Bind(binding.name, slots, binding.arena.handle.name), _SHARING_SECONDS)
 
     def call(
@@ -182,6 +185,11 @@ class ProgramSession:
     def forget(self, call: Call) -> None:
         """Let the worker drop an output before its next call."""
         self._stale.append(call.keep)
+
+    def drop(self, instance: str, binding: Binding) -> None:
+        """Let the worker forget an instance and a binding for good."""
+        self.handle.ask(messages.Forget((instance,), (binding.name,)), _SHARING_SECONDS)
+        self._unshare(binding.arena)
 
     def close(self) -> None:
         """End the worker and free the shared memory."""

@@ -23,7 +23,10 @@ from kernelevolve.languages.arguments import Signature, c_type
 from kernelevolve.languages.build_cache import BuildError, cached_build, run_compiler
 from kernelevolve.languages.language import Availability, imports, inline_sources
 from kernelevolve.languages.prototypes import Prototype, read_prototypes
+from kernelevolve.languages.toolchain import sanitizer
 
+SOURCE_FILE = "kernel.cpp"
+"""The name under which compilers and sanitizers speak of a source."""
 INCLUDE = Path(__file__).parent / "include"
 FLAGS: tuple[str, ...] = (
     "-O3", "-march=native", "-std=c++20", "-fopenmp", "-shared", "-fPIC", "-fno-semantic-interposition",
@@ -103,6 +106,7 @@ def _bind(library: ctypes.CDLL, prototype: Prototype) -> Callable[..., Any]:
 def build(source: str, *, flags: Sequence[str] = ()) -> CppModule:
     """Compile and load a C++ source; ``flags`` come after ``FLAGS`` and may override them.
 
+    In a process that ``toolchain.sanitizer`` watches, the program is built to be watched as well.
     Raises BuildError with the compiler's words, or if there is no function to call; MissingTarget without a compiler.
     """
     for flag in flags:
@@ -120,12 +124,12 @@ def build(source: str, *, flags: Sequence[str] = ()) -> CppModule:
     if not prototypes:
         raise BuildError('error: the source has no function to call; declare one as extern "C" void name(...)')
     found = _required_compiler()
-    options = [*FLAGS, *flags]
+    options = [*FLAGS, *flags, *sanitizer.build_flags()]
 
     def make(path: Path) -> str:
         # Compiled under fixed relative names, so that equal programs become equal files.
-        (path.parent / "kernel.cpp").write_text(source)
-        return run_compiler([found, *options, f"-I{INCLUDE}", "kernel.cpp", "-o", path.name], path.parent)
+        (path.parent / SOURCE_FILE).write_text(source)
+        return run_compiler([found, *options, f"-I{INCLUDE}", SOURCE_FILE, "-o", path.name], path.parent)
 
     return CppModule(cached_build({"source": source, "flags": options, **_environment()}, ".so", make), prototypes)
 

@@ -54,7 +54,9 @@ class IsolationPolicy:
     measures: frozenset[Measure] = frozenset(Measure)
     """What is tried."""
     memory_bytes: int | None = None
-    """Limit on the address space beyond what the zygote already maps; None for none (CUDA reserves terabytes)."""
+    """Memory that a worker may use; None for no limit."""
+    limit_addresses: bool = True
+    """Whether its address space is limited as well, beyond what the zygote already maps. Sanitizers reserve terabytes."""
     cpu_seconds: int = 3600
     file_bytes: int = 1 << 30
     """Largest file that may be written."""
@@ -167,7 +169,7 @@ def _set_limits(policy: IsolationPolicy, report: dict[str, str]) -> None:
         resource.RLIMIT_FSIZE: policy.file_bytes,
         resource.RLIMIT_CPU: policy.cpu_seconds,
     }
-    if policy.memory_bytes is not None:
+    if policy.memory_bytes is not None and policy.limit_addresses:
         limits[resource.RLIMIT_AS] = _mapped_bytes() + policy.memory_bytes
     if "processes" not in report:
         # In a user namespace of its own this counts the worker's; elsewhere all of the user's, and root is exempt.

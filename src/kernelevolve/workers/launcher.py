@@ -33,10 +33,15 @@ COMMON_MODULES = ("numpy", "kernelevolve.candidates", "kernelevolve.languages")
 
 
 class Launcher:
-    """Starts workers. Thread-safe. The zygote starts on first use, or ahead of it with ``start``."""
+    """Starts workers. Thread-safe. The zygote starts on first use, or ahead of it with ``start``.
 
-    def __init__(self, *, threads: int, preload: Sequence[str] = ()) -> None:
-        self._threads = threads
+    ``environment`` adds variables to what every process of it has from its first instruction on.
+    """
+
+    def __init__(
+        self, *, threads: int, preload: Sequence[str] = (), environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._environment = _environment(threads) | (environment or {})
         self._preload = [*COMMON_MODULES, *preload]
         self._lock = threading.Lock()
         self._control: socket.socket | None = None
@@ -59,7 +64,7 @@ class Launcher:
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-c", _BOOTSTRAP, argument],
-                env=_environment(self._threads),
+                env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
@@ -119,7 +124,7 @@ class Launcher:
         self.close()
 
 
-def _environment(threads: int) -> Mapping[str, str]:
+def _environment(threads: int) -> dict[str, str]:
     """The zygote's environment. The thread counts must be there before the runtimes that read them are loaded."""
     counts = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
     return {name: value for name, value in os.environ.items() if name in _PASSED_ON} | counts

@@ -59,10 +59,11 @@ class TensorSlot:
 
 
 class Layout:
-    """Places tensors one after the other."""
+    """Places tensors one after the other, with at least ``gap`` bytes around each that belong to none."""
 
-    def __init__(self) -> None:
-        self.bytes = 0
+    def __init__(self, gap: int = 0) -> None:
+        self._gap = -(-gap // ALIGNMENT) * ALIGNMENT
+        self.bytes = self._gap
 
     def place(self, tensor: torch.Tensor) -> TensorSlot:
         """A place for a tensor of the same shape, strides and dtype."""
@@ -79,7 +80,7 @@ class Layout:
         if stride is None:
             stride = torch.empty(shape, device="meta").stride()
         slot = TensorSlot(self.bytes, shape, stride, str(dtype).removeprefix("torch."), requires_grad)
-        self.bytes += -(-max(1, slot.extent) // ALIGNMENT) * ALIGNMENT
+        self.bytes += -(-max(1, slot.extent) // ALIGNMENT) * ALIGNMENT + self._gap
         return slot
 
     def place_all(self, tree: Any) -> Any:

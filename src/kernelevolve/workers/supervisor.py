@@ -40,6 +40,8 @@ class Spawn:
     environment: dict[str, str]
     log: Path
     """File for the worker's output; lies outside its scratch directory."""
+    guarded: bool = False
+    """Every input and weight in an allocation of its own, which whoever watches accesses to memory can tell apart."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from kernelevolve.problems.outputs import flatten_outputs, named_leaves
 from kernelevolve.workers import messages, wire
 from kernelevolve.workers.device import WorkerDevice, worker_device
 from kernelevolve.workers.faults import describe_fault
+from kernelevolve.workers.guarded import OwnInputs
 from kernelevolve.workers.layout import TensorSlot, leaves, materialise
 from kernelevolve.workers.program import Instance, LoadedProgram, load, qualified_type
 from kernelevolve.workers.supervisor import Spawn
@@ -34,7 +35,9 @@ def serve(sock: socket.socket, spawn: Spawn, isolation: dict[str, str]) -> NoRet
             os._exit(0)
         try:
             # The device context is made with the first request, so that its failure has a reply to go into.
-            worker = worker or Worker(worker_device(spawn.device_type, spawn.threads, spawn.cache_bytes))
+            worker = worker or Worker(
+                worker_device(spawn.device_type, spawn.threads, spawn.cache_bytes, guarded=spawn.guarded), spawn.guarded
+            )
             body = worker.answer(request.message, descriptors)
         except BaseException as fault:
             body = {"failed": describe_fault(fault)}
@@ -45,10 +48,11 @@ def serve(sock: socket.socket, spawn: Spawn, isolation: dict[str, str]) -> NoRet
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """Input tensors that view an arena."""
+    """Input tensors that view an arena, or that are copies of what lies there."""
 
     inputs: tuple[Any, ...]
     arena: str
+    own: OwnInputs | None = None
 
     def storages(self) -> dict[int, list[str]]:
         """Address of a storage -> paths of the inputs in it."""
@@ -62,8 +66,9 @@ class _Binding:
 class Worker:
     """Programs, instances, inputs and outputs of one worker process, by the names that the judge gave them."""
 
-    def __init__(self, device: WorkerDevice) -> None:
+    def __init__(self, device: WorkerDevice, guarded: bool = False) -> None:
         self._device = device
+        self._guarded = guarded
         self._program: LoadedProgram | None = None
         self._arenas: dict[str, torch.Tensor] = {}
         self._instances: dict[str, Instance] = {}
@@ -84,11 +89,15 @@ class Worker:
             case messages.Construct():
                 return self._construct(message)
             case messages.Bind(name, inputs, arena):
-                self._bindings[name] = _Binding(materialise(inputs, self._arenas[arena]), arena)
+                own = OwnInputs(inputs, self._arenas[arena]) if self._guarded else None
+                bound = materialise(inputs, self._arenas[arena]) if own is None else own.inputs
+                self._bindings[name] = _Binding(bound, arena, own)
             case messages.Prepare(binding, forget):
                 for name in forget:
                     self._kept.pop(name, None)
                 self._device.take_over(self._bindings[binding].arena)
+                if (own := self._bindings[binding].own) is not None:
+                    own.refresh()
                 self._device.flush()
             case messages.Run():
                 return self._run(message)
