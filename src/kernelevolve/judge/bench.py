@@ -203,15 +203,17 @@ class Bench:
 
         The process that forks such workers is started on first use. Raises MissingTarget if there is no way here.
         """
-        watched: Launcher | None = self.launcher
+        launcher: Launcher = self.launcher
+        variables: Mapping[str, str] = {}
         if self.target.device_type == "cpu":
             with self._watching:
-                watched = self._watched = self._watched or Launcher(
+                self._watched = self._watched or Launcher(
                     threads=self.threads, preload=PRELOAD["cpu"], environment=watching_environment()
                 )
+                launcher, variables = self._watched, sanitizer.CHILDREN
         place = Path(tempfile.mkdtemp(prefix="watched-", dir=self._scratch))
         budget = self.settings.compile_seconds + self.settings.memory_check_seconds
-        session = self._open(place, int(budget * self.threads) + 1, sanitizer.CHILDREN, (), (self._workspace,), watched)
+        session = self._open(place, int(budget * self.threads) + 1, variables, (), (self._workspace,), launcher)
         return session, place
 
     def arguments(

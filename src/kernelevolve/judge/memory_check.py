@@ -27,6 +27,7 @@ from kernelevolve.judge.verdict import Stage, VerdictKind
 from kernelevolve.languages.language import imports
 from kernelevolve.languages.toolchain import sanitizer
 from kernelevolve.problems import Role, Workload
+from kernelevolve.workers.guarded import ILLEGAL_ACCESS
 from kernelevolve.workers.handle import ProgramRaised, WorkerDied, WorkerFailure
 from kernelevolve.workers.layout import Layout, leaves
 from kernelevolve.workers.messages import CandidateProgram
@@ -142,6 +143,9 @@ class _Run:
         if isinstance(failure, WorkerDied) and failure.code == sanitizer.EXIT_CODE:
             found = read_report(output, self._source, self._blocks)
             raise Rejected(VerdictKind.WRONG, Stage.INTEGRITY, found.sentence, found.detail)
+        if isinstance(failure, WorkerDied) and failure.code == ILLEGAL_ACCESS:
+            reason = "it reads or writes memory that belongs to no tensor"
+            raise Rejected(VerdictKind.WRONG, Stage.INTEGRITY, reason, output)
         if isinstance(failure, ProgramRaised):
             words = f"{failure.failed.type}: {failure.failed.message}"
             if any(fault in words for fault in _FAULTS):
@@ -149,7 +153,8 @@ class _Run:
                 raise Rejected(VerdictKind.WRONG, Stage.INTEGRITY, reason, f"{failure.failed.traceback}\n{words}")
             self._unfinished += f" ({words.splitlines()[0]})"
         else:
-            self._unfinished += f" ({failure})"
+            *_, last = ("", *output.splitlines())
+            self._unfinished += f" ({failure}{': ' * bool(last)}{last[:200]})"
 
     def result(self) -> MemoryCheck:
         """What has been watched, and what has not and why."""

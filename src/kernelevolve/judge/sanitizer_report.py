@@ -1,4 +1,4 @@
-"""What a sanitizer printed before it ended a worker, as one sentence and a trimmed report. Text only; nothing is run."""
+"""What a sanitizer printed before it ended a worker, as one sentence and a trimmed report. Text is read, no more."""
 
 from __future__ import annotations
 

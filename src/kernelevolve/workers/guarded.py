@@ -1,4 +1,4 @@
-"""Inputs in allocations of their own, for workers in which every access to memory is watched."""
+"""What workers have in which every access to memory is watched: inputs in allocations of their own, and their ends."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from typing import Any
 import torch
 
 from kernelevolve.workers.layout import TensorSlot, map_leaves
+
+NO_GUARD, ILLEGAL_ACCESS = 96, 98
+"""With which a worker ends that gets no guarded memory: because there is none, or because its program has touched what
+it must not. Torch cannot be told so, and would go on with no memory at all."""
 
 
 class OwnInputs:

@@ -56,7 +56,7 @@ class IsolationPolicy:
     memory_bytes: int | None = None
     """Memory that a worker may use; None for no limit."""
     limit_addresses: bool = True
-    """Whether its address space is limited as well, beyond what the zygote already maps. Sanitizers reserve terabytes."""
+    """Whether its address space is limited too, beyond what the zygote already maps. Sanitizers reserve terabytes."""
     cpu_seconds: int = 3600
     file_bytes: int = 1 << 30
     """Largest file that may be written."""

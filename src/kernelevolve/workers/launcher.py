@@ -41,7 +41,7 @@ class Launcher:
     def __init__(
         self, *, threads: int, preload: Sequence[str] = (), environment: Mapping[str, str] | None = None
     ) -> None:
-        self._environment = _environment(threads) | (environment or {})
+        self._environment = _environment(threads) | dict(environment or {})
         self._preload = [*COMMON_MODULES, *preload]
         self._lock = threading.Lock()
         self._control: socket.socket | None = None
