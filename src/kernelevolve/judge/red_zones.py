@@ -59,8 +59,8 @@ class RedZones:
             changed = (now != then).nonzero()
             first, last = int(changed[0]), int(changed[-1])
             if zone.before and (first <= zone.stop - zone.start - 1 - last or not zone.after):
-                return f"{first} bytes past the end of input {zone.before}"
-            return f"{zone.stop - zone.start - last} bytes before the start of input {zone.after}"
+                return f"past the end of input {zone.before}, at byte {first} behind it"
+            return f"before the start of input {zone.after}, at byte {zone.stop - zone.start - last} in front of it"
         return None
 
 

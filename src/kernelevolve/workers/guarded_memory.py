@@ -152,8 +152,8 @@ class GuardedMemory:
             if found != pattern:
                 changed = [i for i, (now, then) in enumerate(zip(found, pattern, strict=True)) if now != then]
                 where = (
-                    f"{changed[0]} bytes past the end" if zone > block.address
-                    else f"{len(pattern) - changed[-1]} bytes before the start"
+                    f"at byte {changed[0]} behind the end" if zone > block.address
+                    else f"at byte {len(pattern) - changed[-1]} in front of the start"
                 )  # fmt: skip
                 self._broken.append(f"something was written {where} of a tensor of {block.size} bytes")
 

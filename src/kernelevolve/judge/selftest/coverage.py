@@ -79,7 +79,6 @@ OPEN: Mapping[int, str] = {
     5: _SHORT,
     9: _SHORT,
     53: "two outputs are kept alive side by side; a program that uses more buffers in turn is not seen",
-    56: "red zones and a sanitizer are missing: a small write past the end is seen only if it crashes",
     81: "gradients of a TRAINING problem are not compared",
 }
 """Entries of which at least one known trick is not caught, and what is missing."""
