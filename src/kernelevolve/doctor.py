@@ -21,8 +21,8 @@ from typing import Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 
 from kernelevolve.errors import KernelEvolveError
-from kernelevolve.languages import LANGUAGES, build_cache
-from kernelevolve.languages.toolchain import cuda_toolkit, nvrtc
+from kernelevolve.languages import LANGUAGES, build_cache, cpp
+from kernelevolve.languages.toolchain import cuda_toolkit, nvrtc, sanitizer
 from kernelevolve.targets import topology
 from kernelevolve.workers import sandbox
 from kernelevolve.workers.sandbox import Level
@@ -63,6 +63,12 @@ def _guarded(area: Area, probe: Callable[[], Finding]) -> Finding:
 
 def _cpp() -> Finding:
     state = LANGUAGES.get("cpp").availability()
+    if state.ok and (compiler := cpp.compiler()) is not None and sanitizer.runtime(compiler) is None:
+        return Finding(
+            name="C++ compiler", area="compile", state="limited",
+            detail=f"{state.version}; it has no AddressSanitizer, so that no access to memory is watched",
+            fix="apt-get install g++",
+        )  # fmt: skip
     if state.ok:
         return Finding(name="C++ compiler", area="compile", state="ok", detail=state.version)
     return Finding(name="C++ compiler", area="compile", state="missing", detail="no kernels for the CPU", fix=state.fix)
@@ -205,7 +211,7 @@ def _ncu() -> Finding:
 
 def _compute_sanitizer() -> Finding:
     fix = "apt-get install cuda-sanitizer (from NVIDIA)"
-    return _program("compute-sanitizer", "profile", "no memory check of GPU kernels", fix, ["--version"])
+    return _program("compute-sanitizer", "profile", "no report on GPU kernels' accesses", fix, ["--version"])
 
 
 def _perf() -> Finding:

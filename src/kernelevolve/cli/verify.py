@@ -20,7 +20,10 @@ def verify(
     candidate: Annotated[Path, typer.Argument(metavar="CANDIDATE", help="A Python file that defines ModelNew.")],
     target: Annotated[str, typer.Option(help="cpu, nvidia, or auto: an NVIDIA GPU if there is one.")] = "auto",
     strict: Annotated[
-        bool, typer.Option("--strict", help="Judge as a finalist is: held-out and stress workloads, long timing.")
+        bool,
+        typer.Option(
+            "--strict", help="Judge as a finalist is: held-out and stress workloads, a memory check, long timing."
+        ),
     ] = False,
     scale: Annotated[float | None, typer.Option(help="Multiply the problem's batch size, e.g. by 0.125.")] = None,
     settings: Annotated[

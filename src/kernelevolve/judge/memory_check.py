@@ -70,7 +70,8 @@ def examine(bench: Bench, candidate: Candidate, source: str, book: CaseBook) -> 
         return NOT_EXAMINED
     if bench.target.device_type == "cpu" and "kernelevolve.languages.cpp" not in imports(source):
         return MemoryCheck(
-            "nothing to watch", ("memory: it builds no C++ through kernelevolve.languages.cpp to watch",)
+            "nothing to watch",
+            ("memory: no access was watched, as it builds no C++ through kernelevolve.languages.cpp",),
         )
     try:
         session, place = bench.open_watched()

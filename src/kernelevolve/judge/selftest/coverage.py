@@ -56,6 +56,7 @@ ELSEWHERE: Mapping[int, str] = {
     23: "cores are not pinned; delays are read from outside and disturbed calls taken again (`test_timing.py`)",
     26: "no trace is ever compared with a time of another method: each sample names its method",
     32: "building and the first calls are outside of all timing, for baselines too",
+    56: "beside inputs at once, all else at promotion; a program that recognises a watched call can behave there",
     86: _NO_WIN,
     87: _NO_WIN,
     88: _NO_WIN,
