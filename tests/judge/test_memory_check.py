@@ -145,7 +145,7 @@ def test_a_write_beside_an_input_is_wrong_on_every_device(judge: LocalJudge) -> 
 
 def examined(judge: LocalJudge, candidate: Candidate) -> MemoryCheck:
     """What a promotion does beside calling and timing."""
-    return examine(judge._bench, candidate, check_text(candidate), judge._bench.fresh_book())
+    return examine(judge._bench, check_text(candidate), judge._bench.fresh_book())
 
 
 @needs_sanitizer

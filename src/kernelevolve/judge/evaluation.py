@@ -114,7 +114,7 @@ class Evaluation:
             for workload in self.bench.workloads(Role.STRESS):
                 self._settle(session, workload, book)
                 book.forget(workload)  # It is not timed; large problems need the memory.
-            self.memory_check = memory_check.examine(self.bench, self.candidate, source, book)
+            self.memory_check = memory_check.examine(self.bench, source, book)
         self.artifact_key = _artifact_key(place)
         self.stage = Stage.PROMOTION if promotion else Stage.TIMING
         samples, rooflines = self._time(timed, bound, book)

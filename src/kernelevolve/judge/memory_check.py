@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 
-from kernelevolve.candidates import Candidate
 from kernelevolve.errors import KernelEvolveError
 from kernelevolve.judge.bench import Bench
 from kernelevolve.judge.cases import CaseBook, derived_seed
@@ -44,7 +43,7 @@ _LEAST_SECONDS = 0.5
 """With less time left no further workload is begun."""
 _LARGEST_BYTES = 512 << 20
 """Inputs and weights of a workload; larger ones take too long where every access is watched."""
-_FAULTS = ("illegal memory access", "unspecified launch failure", "OutOfBoundsWrite")
+_FAULTS = ("illegal memory access", "CUDA error 700", "OutOfBoundsWrite")
 """In what a program on a GPU raises after it has touched what is not its own."""
 
 
@@ -61,7 +60,7 @@ class MemoryCheck:
 NOT_EXAMINED = MemoryCheck("none")
 
 
-def examine(bench: Bench, candidate: Candidate, source: str, book: CaseBook) -> MemoryCheck:
+def examine(bench: Bench, source: str, book: CaseBook) -> MemoryCheck:
     """Call the program ``source`` on the workloads of a promotion, the smallest first, until the time for it is up.
 
     Raises Rejected with ``wrong`` if it touches memory that is not its own, or computes what C++ leaves undefined.
