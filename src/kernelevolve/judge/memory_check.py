@@ -114,7 +114,7 @@ class _Run:
             start = monotonic()
             binding = session.bind(workload.name, inputs)
             session.prepare(binding, inputs, left)
-            session.forget(session.call(workload.name, binding, left))
+            session.forget(session.call(workload.name, [binding], left))
             session.drop(workload.name, binding)
             left -= monotonic() - start
             self._watched.append(workload.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import torch
@@ -80,7 +80,7 @@ class GuardedCudaWorkerDevice(CudaWorkerDevice):
         self._allocator.install()
         super().__init__(threads, cache_bytes=1)  # No time is taken, so no cache has to be flushed.
 
-    def timed(self, call: Callable[[], Any], repeats: int, clock: ClockName) -> Timing:
-        timing = super().timed(call, repeats, clock)
+    def timed(self, calls: Sequence[Callable[[], Any]], clock: ClockName, head_start: float | None) -> Timing:
+        timing = super().timed(calls, clock, head_start)
         self._allocator.check()
         return timing
