@@ -17,7 +17,7 @@ import signal
 import struct
 import sys
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from pathlib import Path
 
 from kernelevolve.workers import landlock, mounts, seccomp, task_groups
@@ -39,6 +39,13 @@ class Measure(StrEnum):
     SECCOMP = "seccomp"
 
 
+class Capability(IntEnum):
+    """Capabilities that a tool needs inside a worker, by their numbers in ``linux/capability.h``."""
+
+    SYS_ADMIN = 21
+    """For counters of an NVIDIA GPU. What else it allows (mounts, namespaces, bpf) seccomp and Landlock still deny."""
+
+
 @dataclass(frozen=True, slots=True)
 class IsolationPolicy:
     """What one worker is allowed. Paths are absolute and resolved."""
@@ -53,6 +60,8 @@ class IsolationPolicy:
     """Directories to be shown, read-only, even if they lie below a hidden one: the interpreter and our own code."""
     measures: frozenset[Measure] = frozenset(Measure)
     """What is tried."""
+    capabilities: frozenset[Capability] = frozenset()
+    """What a profiled worker keeps; none in a worker that is judged."""
     memory_bytes: int | None = None
     """Limit on the address space beyond what the zygote already maps; None for none (CUDA reserves terabytes)."""
     cpu_seconds: int = 3600
@@ -143,8 +152,9 @@ def confine(policy: IsolationPolicy, report: dict[str, str]) -> None:
     _set_limits(policy, report)
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
     try:
-        _drop_capabilities()
-        report["capabilities"] = "none"
+        _drop_capabilities(policy.capabilities)
+        kept = ", ".join(sorted(capability.name for capability in policy.capabilities))
+        report["capabilities"] = f"all dropped but {kept}" if kept else "none"
     except OSError as error:
         report["capabilities"] = f"kept: {error.strerror}"
     report["landlock"] = report["seccomp"] = _OFF
@@ -194,12 +204,16 @@ def _mapped_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
-def _drop_capabilities() -> None:
+def _drop_capabilities(kept: frozenset[Capability]) -> None:
     with contextlib.suppress(OSError):
         # Fails for whoever lacks CAP_SETPCAP, who has nothing to drop, and beyond the last capability of this kernel.
         for capability in range(64):
-            _prctl(_PR_CAPBSET_DROP, capability)
+            if capability not in kept:
+                _prctl(_PR_CAPBSET_DROP, capability)
     with contextlib.suppress(OSError):
         _prctl(_PR_CAP_AMBIENT, 4)
     header = struct.pack("Ii", _CAPABILITY_VERSION_3, 0)
-    _call(_libc.capset(header, struct.pack("6I", *[0] * 6)), "capset")
+    bits = sum(1 << capability for capability in kept)
+    lower = (bits & 0xFFFFFFFF,) * 2 + (0,)  # Effective, permitted and inheritable; then the same for the upper half.
+    upper = (bits >> 32,) * 2 + (0,)
+    _call(_libc.capset(header, struct.pack("6I", *lower, *upper)), "capset")
