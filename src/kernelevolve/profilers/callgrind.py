@@ -1,8 +1,8 @@
 """How many instructions a C++ candidate executes, and on which lines (valgrind's callgrind).
 
 The count does not depend on what else the machine does: it is the same whenever it is taken. It is of the candidate's
-native calls only, built for AVX2 (valgrind knows no AVX-512) and run with one thread, so it says where instructions are,
-and not how long they take.
+native calls only, built for AVX2 (valgrind knows no AVX-512) and run with one thread, so it says where instructions
+are, and not how long they take.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class _Function(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(max_length=200)
+    library: str = Field(max_length=200, description="file name of the object that it is in")
     instructions: int = Field(ge=0)
 
 
@@ -78,14 +79,14 @@ class Callgrind:
         return Findings(tuple(self._evidence(report)))
 
     def _evidence(self, report: _Report) -> list[Evidence]:
-        detail = f"in {report.calls} native calls, built for AVX2, one thread"
         found = [
             Evidence(
-                profiler=self.name, metric=Metric.INSTRUCTIONS, value=report.instructions, unit="per call", detail=detail
+                profiler=self.name, metric=Metric.INSTRUCTIONS, value=report.instructions, unit="per call",
+                detail=f"native calls: {report.calls}; built for AVX2, one thread",
             ),
             Evidence(
                 profiler=self.name, metric=Metric.CACHE_LINE_BYTES, value=report.line_fetches * _CACHE_LINE, unit="B",
-                detail="fetched by a simulated first-level data cache",
+                detail="read into a simulated first-level data cache",
             ),
         ]  # fmt: skip
         for line in report.lines:
@@ -94,7 +95,8 @@ class Callgrind:
                 found.append(self._share(line.instructions, report.instructions, place=place))
         for function in report.functions:
             if function.instructions >= _LEAST_SHARE * report.instructions:
-                found.append(self._share(function.instructions, report.instructions, subject=function.name))
+                share = self._share(function.instructions, report.instructions, subject=function.name)
+                found.append(share.model_copy(update={"detail": f"{share.detail}, in {function.library}"}))
         return found
 
     def _share(self, part: int, whole: int, *, subject: str = "", place: Place | None = None) -> Evidence:

@@ -9,6 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 JUDGE = "judge"
 """Named as the source of evidence that the judge took itself; all other sources are profilers."""
 
+IN_ORDER = "adds element by element"
+"""Detail of a vectorised loop whose loads are wide and whose sum is not."""
+
 
 class Bottleneck(StrEnum):
     """What a program spends its time on."""
@@ -58,7 +61,7 @@ class Metric(StrEnum):
     INSTRUCTION_SHARE = "instruction_share"
     """A line's share of the instructions."""
     CACHE_LINE_BYTES = "cache_line_bytes"
-    """Bytes that a simulated first-level data cache had to fetch."""
+    """Bytes that a simulated first-level data cache read because it did not hold them."""
     INSTRUCTIONS_PER_CYCLE = "instructions_per_cycle"
     LAST_LEVEL_MISS_BYTES = "last_level_miss_bytes"
     PROCESSORS_USED = "processors_used"
@@ -95,6 +98,7 @@ class Place(BaseModel):
 
     file: str = Field(description="'candidate.py', or 'source 1' for the first source that the candidate builds …")
     line: int = Field(ge=1)
+    last: int | None = Field(default=None, description="last line of what begins here, if that is more than one line")
     text: str = Field(default="", description="the line itself, shortened")
 
     def __str__(self) -> str:

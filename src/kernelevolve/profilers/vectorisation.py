@@ -6,12 +6,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kernelevolve.languages import Availability, cpp
 from kernelevolve.languages.build_cache import run_compiler
-from kernelevolve.profilers.diagnosis import Evidence, Metric, Place
+from kernelevolve.profilers.diagnosis import IN_ORDER, Evidence, Metric, Place
 from kernelevolve.profilers.inside import recording, remarks
 from kernelevolve.profilers.profiler import Findings, ProfilerFailed, Subject
-
-IN_ORDER = "adds element by element"
-"""Detail of a loop whose loads are wide and whose sum is not."""
 
 
 class _Loop(BaseModel):
@@ -22,6 +19,7 @@ class _Loop(BaseModel):
     in_order: bool
     reason: str = Field(max_length=200)
     source: int = Field(ge=0)
+    last: int = Field(ge=1)
     text: str = Field(max_length=200)
 
 
@@ -65,7 +63,7 @@ class Vectorisation:
             value=loop.vector_bytes,
             unit="B",
             detail=IN_ORDER if loop.vector_bytes and loop.in_order else loop.reason,
-            place=Place(file=f"source {loop.source + 1}", line=loop.line, text=loop.text),
+            place=Place(file=f"source {loop.source + 1}", line=loop.line, last=loop.last, text=loop.text),
         )
 
 

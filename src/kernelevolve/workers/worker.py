@@ -106,8 +106,8 @@ class Worker:
                 for name in bindings:
                     self._bindings.pop(name, None)
             case messages.Inspect(probe, arguments):
-                bindings = {name: binding.inputs for name, binding in self._bindings.items()}
-                return {"report": probe(Site(Path.cwd(), self._device, self._instances, bindings), **arguments)}
+                held = {name: binding.inputs for name, binding in self._bindings.items()}
+                return {"report": probe(Site(Path.cwd(), self._device, self._instances, held), **arguments)}
             case _:
                 raise TypeError(f"unknown request {type(message).__name__}")
         return {}

@@ -17,12 +17,14 @@ class Counts:
     totals: Costs = field(default_factory=dict)
     lines: dict[tuple[str, int], Costs] = field(default_factory=dict)
     """(base name of a file, line) -> event -> count."""
-    functions: dict[str, Costs] = field(default_factory=dict)
+    functions: dict[tuple[str, str], Costs] = field(default_factory=dict)
+    """(base name of the object, name) -> event -> count."""
 
 
 def parse_callgrind(text: str) -> Counts:
     """The counts of one output file that was written without compressed names. Unknown lines are passed over."""
-    counts, events, file, function, line = Counts(), [], "", "", 0
+    counts, library, file, function, line = Counts(), "", "", "", 0
+    events: list[str] = []
     inclusive = False
     for row in text.splitlines():
         if match := _COST.match(row):
@@ -34,12 +36,14 @@ def parse_callgrind(text: str) -> Counts:
                 continue
             costs = dict(zip(events, numbers, strict=False))
             _add(counts.lines.setdefault((file, line), {}), costs)
-            _add(counts.functions.setdefault(function, {}), costs)
+            _add(counts.functions.setdefault((library, function), {}), costs)
             _add(counts.totals, costs)
             continue
         key, separator, value = row.partition("=")
         if separator and key in ("fl", "fi", "fe"):
             file = PurePath(value).name
+        elif separator and key == "ob":
+            library = PurePath(value).name
         elif separator and key == "fn":
             function = value
         elif separator and key == "calls":

@@ -51,21 +51,27 @@ def count(site: Site, valgrind: str, seconds: float) -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         return {"trouble": f"its native calls did not end within {seconds:.0f} s under valgrind"}
     if done.returncode != 0:
-        return {"trouble": f"its native calls ended with {done.returncode} under valgrind: {done.stderr[-300:].strip()}"}
+        return {
+            "trouble": f"its native calls ended with {done.returncode} under valgrind: {done.stderr[-300:].strip()}"
+        }
     counts = parse_callgrind((site.scratch / _OUTPUT).read_text(errors="replace"))
-    lines = []
+    lines: list[dict[str, Any]] = []
     for (file, line), costs in counts.lines.items():
         source = _SOURCE.fullmatch(file)
         if source is not None and 0 < int(source[1]) <= len(recording.builds) and line > 0:
             index = int(source[1]) - 1
             text = line_of(recording.builds[index].source, line)
             lines.append({"source": index, "line": line, "text": text, "instructions": costs.get("Ir", 0)})
-    lines.sort(key=lambda entry: -entry["instructions"])
-    functions_found = sorted(counts.functions.items(), key=lambda item: -item[1].get("Ir", 0))
+    lines.sort(key=lambda entry: -int(entry["instructions"]))
+    functions_found = [
+        {"name": name[:200], "library": library[:200], "instructions": costs.get("Ir", 0)}
+        for (library, name), costs in counts.functions.items()
+    ]
+    functions_found.sort(key=lambda entry: -int(entry["instructions"]))
     return {
         "instructions": counts.totals.get("Ir", 0),
-        "line_fetches": counts.totals.get("D1mr", 0) + counts.totals.get("D1mw", 0),
+        "line_fetches": counts.totals.get("D1mr", 0),
         "calls": len(recording.calls),
         "lines": lines[:_LINES],
-        "functions": [{"name": name[:200], "instructions": c.get("Ir", 0)} for name, c in functions_found[:_FUNCTIONS]],
+        "functions": functions_found[:_FUNCTIONS],
     }

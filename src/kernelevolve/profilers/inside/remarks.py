@@ -12,7 +12,9 @@ from kernelevolve.languages.build_cache import BuildError, run_compiler
 from kernelevolve.profilers.inside.recording import current
 from kernelevolve.workers.site import Site
 
-_REMARK = re.compile(r"^(?P<file>[^\s:]+):(?P<line>\d+):(?P<column>\d+): (?P<kind>optimized|missed|note): +(?P<text>.*)")
+_REMARK = re.compile(
+    r"^(?P<file>[^\s:]+):(?P<line>\d+):(?P<column>\d+): (?P<kind>optimized|missed|note): +(?P<text>.*)"
+)
 _WIDTH = re.compile(r"loop vectorized using (\d+) byte vectors")
 _FAILED, _REASON, _IN_ORDER = "couldn't vectorize loop", "not vectorized: ", "using an in-order (fold-left) reduction"
 _OUTER = ("loop nest", "nested loops", "inner-loop", "outer loop", "OpenMP")
@@ -32,6 +34,8 @@ class Loop:
     reason: str = ""
     """Why it was not vectorised, in the compiler's words."""
     source: int = 0
+    last: int = 0
+    """Line on which it ends."""
     text: str = ""
 
 
@@ -80,8 +84,25 @@ def remarks(site: Site) -> dict[str, Any]:
             return {"trouble": error.excerpt[:500]}
         for loop in parse_remarks(log, name):
             loop.source, loop.text = index, line_of(built.source, loop.line)
+            loop.last = last_line(built.source, loop.line)
             found.append(loop)
     return {"loops": [asdict(loop) for loop in found[:_LOOP_LIMIT]]}
+
+
+def last_line(source: str, first: int) -> int:
+    """The line on which the statement that begins on line ``first`` ends; by brackets, without looking into literals."""
+    depth = 0
+    for at, line in enumerate(source.splitlines()[first - 1 :], start=first):
+        for character in line:
+            if character in "({":
+                depth += 1
+            elif character in ")}":
+                depth -= 1
+                if character == "}" and depth <= 0:
+                    return at
+            elif character == ";" and depth <= 0:
+                return at
+    return first
 
 
 def write_source(place: Path, index: int, source: str) -> str:
