@@ -90,6 +90,7 @@ class CandidateSubject:
 
     def __init__(self, bench: Bench, candidate: Candidate, workload: Workload, call_seconds: float) -> None:
         self.source = materialise(candidate)
+        self.training = bench.instance.training
         self.call_seconds = call_seconds
         self.call_limit = bench.settings.run_seconds
         self._bench = bench

@@ -53,6 +53,8 @@ class Subject(Protocol):
 
     source: str
     """Its text, with the configuration written into it."""
+    training: bool
+    """True if the problem is judged in training mode."""
     call_seconds: float
     """About how long a call takes, to choose how many are profiled."""
     call_limit: float

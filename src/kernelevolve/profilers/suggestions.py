@@ -130,7 +130,8 @@ def _memory(facts: Facts, evidence: Sequence[Evidence]) -> Iterator[Suggestion]:
 def _processors(facts: Facts, evidence: Sequence[Evidence]) -> Iterator[Suggestion]:
     for item in _of(evidence, Metric.PROCESSORS_USED):
         if facts.threads > 1 and item.value < NEAR * facts.threads:
-            text = f"it keeps {item.value:.2g} of {facts.threads} processors busy: share the work out more evenly"
+            busy = f"it keeps {item.value:.2g} of {facts.threads} processors busy"
+            text = f"{busy}: share the work out more evenly, or ask again when the machine is idle"
             yield Suggestion(text=text, evidence=(item,))
 
 

@@ -63,7 +63,7 @@ def count(site: Site, valgrind: str, seconds: float) -> dict[str, Any]:
             text = line_of(recording.builds[index].source, line)
             lines.append({"source": index, "line": line, "text": text, "instructions": costs.get("Ir", 0)})
     lines.sort(key=lambda entry: -int(entry["instructions"]))
-    functions_found = [
+    functions_found: list[dict[str, Any]] = [
         {"name": name[:200], "library": library[:200], "instructions": costs.get("Ir", 0)}
         for (library, name), costs in counts.functions.items()
     ]

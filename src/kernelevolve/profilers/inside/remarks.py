@@ -90,7 +90,7 @@ def remarks(site: Site) -> dict[str, Any]:
 
 
 def last_line(source: str, first: int) -> int:
-    """The line on which the statement that begins on line ``first`` ends; by brackets, without looking into literals."""
+    """The line on which the statement that begins on line ``first`` ends: by brackets, literals not looked into."""
     depth = 0
     for at, line in enumerate(source.splitlines()[first - 1 :], start=first):
         for character in line:
