@@ -79,17 +79,19 @@ def short_name(name: str) -> str:
 
 
 def _rows(text: str) -> list[dict[str, str]]:
-    """Rows of the table, which may stand among other words of the tool."""
-    lines = text.splitlines()
+    return [row for row in _table(text) if row.get("ID")]
+
+
+def _table(text: str) -> list[dict[str, str]]:
+    """The rows below the header, which may stand after other words of the tool. A field may have several lines."""
+    lines = text.splitlines(keepends=True)
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
-    return [row for row in csv.DictReader(lines[start:]) if row.get("ID")]
+    return list(csv.DictReader(lines[start:]))
 
 
 def _raw_rows(text: str) -> list[tuple[dict[str, str], dict[str, str]]]:
     """Each launch with the units, which are the row below the header and have no ID."""
-    lines = text.splitlines()
-    start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
-    table = list(csv.DictReader(lines[start:]))
+    table = _table(text)
     units = table[0] if table and not table[0].get("ID") else {}
     return [(row, units) for row in table if row.get("ID")]
 

@@ -63,7 +63,7 @@ def count(site: Site, ncu: str, source: str, training: bool, seconds: float) -> 
             for page in ("details", "raw")
         }  # fmt: skip
     except subprocess.TimeoutExpired as late:
-        return {"trouble": f"it did not end within {late.timeout:.0f} s"}
+        return {"trouble": f"it did not end within {late.timeout:g} s"}
     return {"kernels": [asdict(kernel) for kernel in parse_ncu(pages["details"], pages["raw"])]}
 
 
