@@ -150,6 +150,7 @@ def test_callgrind_counts_where_the_instructions_are() -> None:
     assert counts.lines["source-1.cpp", 465]["Ir"] == 10368 + 8
     assert counts.lines["source-1.cpp", 462]["Ir"] == 510
     assert counts.functions["replayed-1.so", "rows"]["Ir"] == counts.totals["Ir"]
+    assert counts.files["replayed-1.so", "cmath"]["Ir"] == 64
 
 
 @pytest.mark.parametrize("text", ["", "nothing of the kind", "events: Ir\nfn=f\n12 3 4 5\n"])

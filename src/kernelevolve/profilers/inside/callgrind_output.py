@@ -19,6 +19,8 @@ class Counts:
     """(base name of a file, line) -> event -> count."""
     functions: dict[tuple[str, str], Costs] = field(default_factory=dict)
     """(base name of the object, name) -> event -> count."""
+    files: dict[tuple[str, str], Costs] = field(default_factory=dict)
+    """(base name of the object, base name of the file) -> event -> count; inlined code counts where it is written."""
 
 
 def parse_callgrind(text: str) -> Counts:
@@ -37,6 +39,7 @@ def parse_callgrind(text: str) -> Counts:
             costs = dict(zip(events, numbers, strict=False))
             _add(counts.lines.setdefault((file, line), {}), costs)
             _add(counts.functions.setdefault((library, function), {}), costs)
+            _add(counts.files.setdefault((library, file), {}), costs)
             _add(counts.totals, costs)
             continue
         key, separator, value = row.partition("=")

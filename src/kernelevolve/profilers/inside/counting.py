@@ -67,6 +67,12 @@ def count(site: Site, valgrind: str, seconds: float) -> dict[str, Any]:
         {"name": name[:200], "library": library[:200], "instructions": costs.get("Ir", 0)}
         for (library, name), costs in counts.functions.items()
     ]
+    # Functions of headers are inlined: only the file is left of them.
+    functions_found += [
+        {"name": file[:200], "library": f"code inlined into {library}"[:200], "instructions": costs.get("Ir", 0)}
+        for (library, file), costs in counts.files.items()
+        if library.startswith(replay.LIBRARY) and file.endswith(".h")
+    ]
     functions_found.sort(key=lambda entry: -int(entry["instructions"]))
     return {
         "instructions": counts.totals.get("Ir", 0),

@@ -16,6 +16,8 @@ _C_TYPES = {
     "void": "void", "bool": "bool", "f32": "float", "f64": "double",
     **{f"{sign}{bits}": f"{'u' if sign == 'u' else ''}int{bits}_t" for sign in "iu" for bits in (8, 16, 32, 64)},
 }  # fmt: skip
+LIBRARY = "replayed-"
+"""Beginning of the file name of a build's shared object."""
 _HEAD = r"""
 #include <cstdint>
 #include <cstdio>
@@ -58,7 +60,7 @@ def driver_source(calls: Sequence[NativeCall]) -> str:
 
 def library(build: int) -> str:
     """File name of a build's shared object."""
-    return f"replayed-{build + 1}.so"
+    return f"{LIBRARY}{build + 1}.so"
 
 
 def _c_type(parameter: Parameter) -> str:
