@@ -27,6 +27,8 @@ _PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRI
 _CAPABILITY_VERSION_3 = 0x20080522
 
 _OFF = "switched off"
+_OWN_THREADS = Path("/proc/self/task")
+"""Of this process alone. The CUDA driver names its threads by writing here, and does not start if it may not."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -192,7 +194,7 @@ def _set_limits(policy: IsolationPolicy, report: dict[str, str]) -> None:
 
 
 def _landlock_rules(policy: IsolationPolicy, *, own_files: bool) -> landlock.Rules:
-    places = (policy.scratch, *policy.writable)
+    places = (policy.scratch, *policy.writable, _OWN_THREADS)
     if own_files:
         # What is hidden is an empty file system of the worker's own, and what it must not see is out of sight.
         return landlock.Rules((Path("/"),), (*places, *policy.hidden), mounts.device_nodes())
