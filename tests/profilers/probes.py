@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -23,4 +24,8 @@ def confinement(site: Site) -> dict[str, Any]:
     ):
         ctypes.set_errno(0)
         answers[name] = ctypes.get_errno() if call() != 0 else 0
-    return {"effective": effective[1] if effective else "", "answers": answers, "uid": os.geteuid()}
+    writes = {}
+    for name, file in (("thread", "/proc/self/task/$$/comm"), ("kernel", "/proc/sys/kernel/core_pattern")):
+        # Opened only, and by a child, as a tool starts one: the CUDA driver names its threads in this way.
+        writes[name] = subprocess.run(["sh", "-c", f": >>{file}"], stderr=subprocess.DEVNULL, check=False).returncode
+    return {"writes": writes, "effective": effective[1] if effective else "", "answers": answers, "uid": os.geteuid()}

@@ -54,6 +54,11 @@ CASES: dict[str, tuple[Facts, list[Evidence], Bottleneck]] = {
         [item(Metric.OPERATIONS, 4), item(Metric.OPERATION_SHARE, 0.9, "aten::mul", "operation, 4 a call")],
         Bottleneck.MEMORY,
     ),
+    "operations that only launch": (
+        facts(1e-3, 0.9e-3),
+        [item(Metric.OPERATIONS, 4), item(Metric.OPERATION_SHARE, 0.9, "aten::mul", "operation, 4 a call")],
+        Bottleneck.UNKNOWN,
+    ),
     "operations that are short": (
         facts(2e-5, floor=1e-6),
         [item(Metric.OPERATIONS, 4), item(Metric.OPERATION_SHARE, 0.9, "aten::mul", "operation, 4 a call")],

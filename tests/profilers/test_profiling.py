@@ -222,6 +222,10 @@ def test_a_capability_that_a_tool_needs_opens_no_other_door(judge: LocalJudge) -
     assert session.handle.isolation["capabilities"] == "all dropped but SYS_ADMIN"
     if session.handle.isolation["seccomp"] == "on":
         assert set(reply.report["answers"].values()) == {errno.EPERM}
+    if session.handle.isolation["pid"] == "own":
+        assert reply.report["writes"]["thread"] == 0
+    if session.handle.isolation["files"] == "read-only":
+        assert reply.report["writes"]["kernel"] != 0
     judged, place = bench.open_candidate()
     judged.close()
     bench.clean(place)

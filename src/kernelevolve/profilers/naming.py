@@ -11,7 +11,7 @@
 4. By the processor's counters: *memory* if the bytes that missed the last cache reach ``NEAR`` of the bandwidth behind
    the floor; else *compute* from ``STALLED`` instructions per cycle on, *latency* below (Gregg, "CPU Utilization is
    Wrong", 2017: below 1 a processor mostly waits).
-5. By operations of the framework, where they take more than ``BUSY`` of the time: *launch* if their mean is below
+5. On a CPU, by operations of the framework, where they take more than ``BUSY`` of the time: *launch* if their mean is below
    ``DISPATCH`` seconds, which is what calling one takes; *memory* if the floor is and there are several, because each
    moves its operands to and from memory and has less to compute for it than the whole.
 6. By counted instructions, where native functions take more than ``BUSY`` of the time: *compute* from ``BUSY_RATE``
@@ -179,6 +179,11 @@ def _instructions(facts: Facts, evidence: Sequence[Evidence]) -> tuple[Bottlenec
     rate = count / seconds / facts.threads
     figures = f"about {rate / 1e9:.2g} instructions a nanosecond and thread (estimated from a count)"
     return (Bottleneck.COMPUTE if rate >= BUSY_RATE else Bottleneck.LATENCY), figures
+
+
+def on_gpu(evidence: Sequence[Evidence]) -> bool:
+    """True if kernels of a device were seen: how long the host is in an operation then says nothing of its work."""
+    return any(item.metric in (Metric.KERNEL_LAUNCHES, Metric.DEVICE_SHARE) for item in evidence)
 
 
 def _value(evidence: Sequence[Evidence], metric: Metric) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kernelevolve.profilers.diagnosis import IN_ORDER, Bottleneck, Evidence, Metric, Place, Suggestion
-from kernelevolve.profilers.naming import BUSY, NEAR, Facts
+from kernelevolve.profilers.naming import BUSY, NEAR, Facts, on_gpu
 
 HOT_LOOP = 0.1
 """Share of the instructions on the candidate's own lines from which a loop is worth a word."""
@@ -58,6 +58,8 @@ def _launches(facts: Facts, evidence: Sequence[Evidence]) -> Iterator[Suggestion
 
 
 def _library_operations(facts: Facts, evidence: Sequence[Evidence]) -> Iterator[Suggestion]:
+    if on_gpu(evidence):
+        return
     shares = [item for item in _of(evidence, Metric.OPERATION_SHARE) if item.detail.startswith("operation")]
     if len(shares) >= 2 and sum(item.value for item in shares) > BUSY:
         names = ", ".join(item.subject for item in shares[:4])

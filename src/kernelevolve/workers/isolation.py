@@ -162,7 +162,7 @@ def confine(policy: IsolationPolicy, report: dict[str, str]) -> None:
     report["landlock"] = report["seccomp"] = _OFF
     if Measure.LANDLOCK in policy.measures:
         try:
-            report["landlock"] = landlock.restrict(_landlock_rules(policy, own_files=report["files"] == "read-only"))
+            report["landlock"] = landlock.restrict(_landlock_rules(policy, report))
         except OSError as error:
             report["landlock"] = f"refused: {error.strerror}"
     if Measure.SECCOMP in policy.measures:
@@ -193,9 +193,12 @@ def _set_limits(policy: IsolationPolicy, report: dict[str, str]) -> None:
         resource.setrlimit(kind, (value, value))
 
 
-def _landlock_rules(policy: IsolationPolicy, *, own_files: bool) -> landlock.Rules:
-    places = (policy.scratch, *policy.writable, _OWN_THREADS)
-    if own_files:
+def _landlock_rules(policy: IsolationPolicy, report: dict[str, str]) -> landlock.Rules:
+    # A profiler starts the process in which CUDA runs, so its directory is not known yet. A /proc of the worker's own
+    # holds nobody else's, and what steers the kernel is mounted read-only there.
+    threads = Path("/proc") if policy.capabilities and report.get("pid") == "own" else _OWN_THREADS
+    places = (policy.scratch, *policy.writable, threads)
+    if report["files"] == "read-only":
         # What is hidden is an empty file system of the worker's own, and what it must not see is out of sight.
         return landlock.Rules((Path("/"),), (*places, *policy.hidden), mounts.device_nodes())
     shared = frozenset({*policy.hidden, mounts.DEVICES, mounts.SERVICES})
