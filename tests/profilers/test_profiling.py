@@ -16,7 +16,7 @@ from kernelevolve.candidates import Candidate
 from kernelevolve.errors import InvalidRequest
 from kernelevolve.judge.local import LocalJudge
 from kernelevolve.judge.verdict import Verdict, VerdictKind
-from kernelevolve.profilers import PROFILERS, Bottleneck, Diagnosis, Metric, callgrind
+from kernelevolve.profilers import PROFILERS, Bottleneck, Diagnosis, Metric, callgrind, operations
 from kernelevolve.workers import messages
 from kernelevolve.workers.isolation import Capability
 from profilers import probes
@@ -126,6 +126,15 @@ def test_a_candidate_that_crashes_under_a_profiler_ends_that_profiler_only(judge
     assert "SIGSEGV" in found.missing["operations"]
     assert "nothing of its loops" in found.missing["vectorisation"]
     assert judge.evaluate(candidate("return self.right(x)")).correct
+
+
+def test_a_candidate_that_hangs_under_a_profiler_is_ended(judge: LocalJudge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations, "_OVERHEAD", 0.5)
+    monkeypatch.setattr(operations, "_MOST_CALLS", 1)
+    hangs = "while torch.autograd.profiler._is_profiler_enabled: time.sleep(0.1)\nreturn self.right(x)"
+    verdict, found = profiled(judge, candidate(hangs), "operations")
+    assert verdict.correct, verdict.reason
+    assert "did not end within" in found.missing["operations"]
 
 
 @pytest.mark.parametrize("head", [LIES, DISTURBS], ids=["another shape", "too long"])

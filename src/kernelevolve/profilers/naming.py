@@ -11,9 +11,9 @@
 4. By the processor's counters: *memory* if the bytes that missed the last cache reach ``NEAR`` of the bandwidth behind
    the floor; else *compute* from ``STALLED`` instructions per cycle on, *latency* below (Gregg, "CPU Utilization is
    Wrong", 2017: below 1 a processor mostly waits).
-5. On a CPU, by operations of the framework, where they take more than ``BUSY`` of the time: *launch* if their mean is below
-   ``DISPATCH`` seconds, which is what calling one takes; *memory* if the floor is and there are several, because each
-   moves its operands to and from memory and has less to compute for it than the whole.
+5. On a CPU, by operations of the framework, where they take more than ``BUSY`` of the time: *launch* if their mean is
+   below ``DISPATCH`` seconds, which is what calling one takes; *memory* if the floor is and there are several, because
+   each moves its operands to and from memory and has less to compute for it than the whole.
 6. By counted instructions, where native functions take more than ``BUSY`` of the time: *compute* from ``BUSY_RATE``
    instructions a second and thread on, about one a cycle; else *latency*. Estimated: the count is of an AVX2 build.
 
@@ -156,7 +156,8 @@ def _operations(facts: Facts, evidence: Sequence[Evidence]) -> tuple[Bottleneck,
     shares = [
         item for item in evidence if item.metric is Metric.OPERATION_SHARE and item.detail.startswith("operation")
     ]
-    share, count = sum(item.value for item in shares), _value(evidence, Metric.OPERATIONS)
+    share = sum(item.value for item in shares)
+    count = None if on_gpu(evidence) else _value(evidence, Metric.OPERATIONS)
     under_profiler = _value(evidence, Metric.CALL_SECONDS)
     seconds = facts.wall_seconds if facts.wall_seconds is not None else under_profiler
     if share <= BUSY or not count or seconds is None:
