@@ -104,8 +104,8 @@ def _verdict(candidate: Candidate, kind: VerdictKind, effort: Effort, seconds: f
         for workload, factor in (("b256", 1.0), ("b<4096>", 9.0)) for name, t in times.items()
     )  # fmt: skip
     speedups = tuple(
-        Speedup(baseline=name, clock=Clock.WALL, value=t / seconds, low=0.97 * t / seconds, high=1.03 * t / seconds)
-        for name, t in times.items() if name != "candidate"
+        Speedup(baseline=name, clock=clock, value=t / seconds, low=0.97 * t / seconds, high=1.03 * t / seconds)
+        for name, t in times.items() if name != "candidate" for clock in (Clock.WALL, Clock.JUDGE)
     )  # fmt: skip
     environment = {"device": "a chip", "threads": "2"}
     rooflines = tuple(

@@ -134,13 +134,14 @@ def verdict_of(
         for name, value in seconds.items()
     )
     found = Speedup(baseline="eager", clock=Clock.WALL, value=speedup, low=speedup * 0.98, high=speedup * 1.02)
+    by_judge = found.model_copy(update={"clock": Clock.JUDGE})
     floors = {Clock.WALL: 0.005} if effort is Effort.PROMOTION else {}
     return Verdict(
         candidate_id=candidate.id,
         kind=kind,
         stage=Stage.PROMOTION if effort is Effort.PROMOTION else Stage.TIMING,
         effort=effort,
-        measurement=Measurement(samples=samples, speedups=(found,), noise_floors=floors),
+        measurement=Measurement(samples=samples, speedups=(found, by_judge), noise_floors=floors),
         artifact_key=artifact,
         seconds_running=0.25,
     )

@@ -42,13 +42,13 @@ class ScriptedSession:
     def prepare(self, binding: Any, inputs: Any, timeout: float) -> None:
         self.inputs = inputs
 
-    def call(self, instance: str, binding: Any, timeout: float, clock: str = "wall", repeats: int = 1) -> Call:
+    def call(self, instance: str, bindings: Any, timeout: float, clock: str = "wall") -> Call:
         self.calls += 1
         assert not self.handle.paused
         if self.calls == self.fail_at:
             raise WorkerTimeout(timeout)
         self.log.append((self.name, self.inputs))
-        return Call("out", self.seconds * repeats, self.seconds / 2, self.seconds * repeats + 1e-4)
+        return Call((("out", "b"),), self.seconds, self.seconds / 2, self.seconds + 1e-4)
 
     def forget(self, call: Call) -> None:
         pass

@@ -15,6 +15,7 @@ from kernelevolve.languages.toolchain import cuda_toolkit
 from kernelevolve.profilers import Metric, ncu
 from kernelevolve.profilers.inside.ncu_run import count
 from kernelevolve.profilers.inside.resources import of_ptx
+from kernelevolve.profilers.inside.tracing import DeviceType, summarise
 from kernelevolve.profilers.profiler import BINDING, WEIGHTS, Probe, ProfilerFailed
 from kernelevolve.workers.isolation import Capability
 from profilers.test_profiler_output import DETAILS, RAW
@@ -114,3 +115,24 @@ def test_ptx_is_assembled_once_more_for_its_registers(tmp_path: Path) -> None:
     assert of_ptx(text) == []
     text.write_text(".target sm_80\nnonsense\n")
     assert of_ptx(text) == []
+
+
+def test_a_trace_of_a_gpu_counts_its_kernels_and_not_the_marks_round_them() -> None:
+    def event(name: str, start: float, end: float, device: DeviceType, parent: str = "", mark: bool = False) -> Any:
+        return SimpleNamespace(
+            name=name, time_range=SimpleNamespace(start=start, end=end), device_type=device, is_user_annotation=mark,
+            cpu_parent=SimpleNamespace(name=parent) if parent else None,
+        )  # fmt: skip
+
+    host, device = DeviceType.CPU, DeviceType.CUDA
+    events = [
+        event("kernelevolve::call", 0, 100, host), event("aten::mul", 5, 15, host, "kernelevolve::call"),
+        event("cudaLaunchKernel", 8, 12, host, "aten::mul"), event("mul_kernel", 20, 50, device),
+        event("add_kernel", 40, 60, device), event("kernelevolve::call", 20, 60, device, mark=True),
+        event("mine", 20, 60, device, mark=True),
+    ]  # fmt: skip
+    found = summarise(events, 1)
+    assert (found["kernel_count"], found["operation_count"]) == (2, 1)
+    assert found["busy_seconds"] == pytest.approx(40e-6)
+    assert found["seconds"] == pytest.approx(100e-6)
+    assert [kernel["name"] for kernel in found["kernels"]] == ["mul_kernel", "add_kernel"]

@@ -13,13 +13,19 @@ def speedup(low: float, high: float, baseline: str = "eager", clock: Clock = Clo
 
 
 def verdict(
-    *speedups: Speedup, effort: Effort = Effort.PROMOTION, floor: float | None = 0.02, kind: str = "correct"
+    *speedups: Speedup,
+    effort: Effort = Effort.PROMOTION,
+    floor: float | None = 0.02,
+    kind: str = "correct",
+    judge: float | None = 1.5,
 ) -> Verdict:
     samples = tuple(
         Samples(program=p, workload=w, clock=Clock.WALL, method="monotonic clock", blocks=((1e-3, 1e-3), (1e-3, 1e-3)))
         for p in ("candidate", "eager") for w in ("a", "b")
     )  # fmt: skip
     floors = {} if floor is None else {Clock.WALL: floor}
+    if judge is not None:
+        speedups += tuple(speedup(judge, judge, s.baseline, Clock.JUDGE) for s in speedups)
     return Verdict(
         candidate_id="c", kind=VerdictKind(kind), stage=Stage.PROMOTION, effort=effort,
         measurement=Measurement(samples=samples, speedups=speedups, noise_floors=floors),
@@ -33,6 +39,8 @@ def verdict(
         (verdict(speedup(1.5, 1.7), speedup(0.9, 1.2, "compile")), Standing.NO_WIN),  # one baseline is not beaten
         (verdict(speedup(1.01, 1.3)), Standing.NO_WIN),  # above 1, but not by more than the noise
         (verdict(speedup(1.5, 1.7), floor=None), Standing.NO_WIN),  # nobody measured the noise
+        (verdict(speedup(1.5, 1.7), judge=None), Standing.NO_WIN),  # only the worker's clock says so
+        (verdict(speedup(1.5, 1.7), judge=0.9), Standing.NO_WIN),  # the judge's own clock denies it
         (verdict(speedup(1.5, 1.7), effort=Effort.SCREEN), Standing.UNPROVEN),
         (verdict(), Standing.UNPROVEN),  # nothing to compare with
         (verdict(speedup(1.5, 1.7), kind="wrong"), Standing.NOTHING),

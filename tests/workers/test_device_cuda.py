@@ -60,17 +60,17 @@ def test_calls_see_new_contents_and_both_clocks_run(handle: WorkerHandle, shared
     for arena in (given, taken):
         handle.ask(messages.Share(arena.handle), 30, arena.descriptors)
     handle.ask(messages.Construct("i", (), {}, frozenset(), given.handle.name), 30)
-    handle.ask(messages.Bind("b", (slot,), given.handle.name), 30)
+    handle.ask(messages.Bind({"b": (slot,)}, given.handle.name), 30)
     for clock in ("wall", "device"):
         x = torch.randn_like(x)
         slot.write(given.memory, x)
         given.settle()
-        handle.ask(messages.Prepare("b"), 30)
-        exchange = handle.ask(messages.Run("i", "b", "out", clock), 30)
+        handle.ask(messages.Prepare(("b",)), 30)
+        exchange = handle.ask(messages.Run("i", (("b", "out"),), clock), 30)
         ran = exchange.reply
         assert isinstance(ran, messages.Ran) and ran.device is not None
         assert 0 < ran.device <= ran.wall <= exchange.seconds
-        handle.ask(messages.Pull("out", {"0": slot}, taken.handle.name), 30)
+        handle.ask(messages.Pull((("out", {"0": slot}),), taken.handle.name), 30)
         torch.testing.assert_close(slot.view(taken.memory).cuda(), x @ x)
 
 

@@ -63,20 +63,20 @@ def test_one_call_through_shared_memory(start: Start) -> None:
     for arena in (given, taken):
         handle.ask(messages.Share(arena.handle), 10, arena.descriptors)
     handle.ask(messages.Construct("i", (), {}, frozenset(), given.handle.name), 10)
-    handle.ask(messages.Bind("b", (slot,), given.handle.name), 10)
+    handle.ask(messages.Bind({"b": (slot,)}, given.handle.name), 10)
     for base in (0.0, 5.0):
         slot.write(given.memory, torch.arange(3.0) + base)
-        handle.ask(messages.Prepare("b"), 10)
-        exchange = handle.ask(messages.Run("i", "b", "out"), 10)
+        handle.ask(messages.Prepare(("b",)), 10)
+        exchange = handle.ask(messages.Run("i", (("b", "out"),)), 10)
         assert isinstance(exchange.reply, messages.Ran)
         assert 0 < exchange.reply.wall < exchange.seconds
-        described = handle.ask(messages.Describe("out", "b"), 10).reply
+        described = handle.ask(messages.Describe((("out", "b"),)), 10).reply
         assert isinstance(described, messages.Described)
-        assert [(o.path, o.type, o.value) for o in described.outputs] == [
+        assert [(o.path, o.type, o.value) for o in described.outputs[0]] == [
             ("0", "torch.Tensor", None),
             ("1", "builtins.str", "done"),
         ]
-        handle.ask(messages.Pull("out", {"0": slot}, taken.handle.name), 10)
+        handle.ask(messages.Pull((("out", {"0": slot}),), taken.handle.name), 10)
         assert torch.equal(slot.view(taken.memory), torch.arange(3.0) + base + 1)
 
 

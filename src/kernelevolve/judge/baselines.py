@@ -89,7 +89,7 @@ class Baseline:
         session.construct(name, case.init_inputs, case.weights, parameters, training, patience)
         binding = session.bind(name, case.inputs)
         session.prepare(binding, case.inputs, patience)
-        session.forget(session.call(name, binding, patience))  # The compiler works in the first call.
+        session.forget(session.call(name, [binding], patience))  # The compiler works in the first call.
         return Contestant(self.name, session, name, binding, self._call_seconds)
 
     def _end(self) -> None:

@@ -81,6 +81,13 @@ class CaseBook:
             return _SETTLING_SETS
         return max(_SETTLING_SETS + 1, min(self._settings.sets, self._settings.case_bytes // max(1, _bytes(first))))
 
+    def case_of(self, workload: Workload, inputs: tuple[Any, ...]) -> Case:
+        """What must come out for a variation, found afterwards."""
+        known = self.cases(workload)[0]
+        weights_seed = derived_seed(self.seed, workload, "weights")
+        with self._lock:
+            return self._oracle.case_of(workload, inputs, known.inputs, known.seed, weights_seed)
+
     def forget(self, workload: Workload) -> None:
         """Free the memory of a workload's cases; they are made again, and alike, if they are asked for."""
         with self._lock:

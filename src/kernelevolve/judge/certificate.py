@@ -198,8 +198,8 @@ def _speedups(samples: tuple[Samples, ...]) -> Iterator[Speedup]:
 
 def _by_first_clock(samples: tuple[Samples, ...], workload: str) -> Samples | None:
     """The candidate's samples on a workload: by device time where there is one."""
-    mine = [s for s in samples if s.program == _CANDIDATE and s.workload == workload]
-    return next((s for s in mine if s.clock is Clock.DEVICE), mine[0] if mine else None)
+    mine = {s.clock: s for s in samples if s.program == _CANDIDATE and s.workload == workload}
+    return mine.get(Clock.DEVICE, mine.get(Clock.WALL))
 
 
 def _close(a: float, b: float) -> bool:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from kernelevolve.judge import integrity
 from kernelevolve.judge.comparison import StructureMismatch, compare
 from kernelevolve.judge.integrity import ReferenceEffects
-from kernelevolve.judge.oracle import Case
+from kernelevolve.judge.oracle import OF_INPUT, OF_PARAMETER, Case
 from kernelevolve.judge.rejection import Rejected
 from kernelevolve.judge.session import Binding, Call, ProgramSession
 from kernelevolve.judge.verdict import OutputError, Stage, VerdictKind
 from kernelevolve.workers.layout import Layout, TensorSlot
+from kernelevolve.workers.messages import OutputDescription
 from kernelevolve.workers.program import qualified_type
 
 
@@ -28,19 +29,17 @@ class BoundCandidate:
     effects: ReferenceEffects
     device_type: str
     run_seconds: float
-    hand_over_seconds: list[float]
-    """How long the first handing over of each output took, by the judge's clock."""
 
     def call(self, case: Case, timeout: float | None = None) -> Call:
         """One call on a case."""
         self.session.prepare(self.binding, case.inputs, timeout or self.run_seconds)
-        return self.session.call(self.instance, self.binding, timeout or self.run_seconds)
+        return self.session.call(self.instance, [self.binding], timeout or self.run_seconds)
 
     def settle(self, call: Call, case: Case, stage: Stage) -> dict[str, torch.Tensor]:
         """Check the form of an output and its side effects, and take a copy of it. Raises Rejected."""
-        described = self._check_form(call, case, stage)
-        outputs, pulled = self._pull(call, case)
-        self.hand_over_seconds.append(described + pulled)
+        (described,), _ = self.session.describe(call)
+        self.check_form(described, case, stage)
+        outputs = self._pull(call, case)
         changed = integrity.changed_inputs(case.inputs, self.session.inputs_now(self.binding), self.effects.mutates)
         if changed:
             reason = f"the call changed input {', '.join(changed[:4])}, which the reference leaves as it is"
@@ -52,9 +51,8 @@ class BoundCandidate:
                 raise Rejected(VerdictKind.WRONG, Stage.INTEGRITY, reason)
         return outputs
 
-    def _check_form(self, call: Call, case: Case, stage: Stage) -> float:
-        """Raises Rejected. Returns how long the worker took to describe the output."""
-        outputs, seconds = self.session.describe(call, self.binding)
+    def check_form(self, outputs: Sequence[OutputDescription], case: Case, stage: Stage) -> None:
+        """Whether an output is made of what the reference's is made of. Raises Rejected."""
         described = {output.path: output for output in outputs}
         for expected in case.expected:
             found = described.get(expected.path)
@@ -83,18 +81,10 @@ class BoundCandidate:
         extra = sorted(set(described) - {expected.path for expected in case.expected} - set(self.effects.plain))
         if extra:
             raise Rejected(VerdictKind.WRONG, stage, f"there is an output {extra[0]} that the reference does not have")
-        return seconds
 
-    def _pull(self, call: Call, case: Case) -> tuple[dict[str, torch.Tensor], float]:
-        return self.session.pull(call, output_slots(case), self.run_seconds)
-
-    def hand_over_twice(self, case: Case) -> tuple[float, float]:
-        """How long it takes to hand over a new output, and to hand over the same one again."""
-        call = self.call(case)
-        slots = output_slots(case)
-        first, again = (self.session.hand_over(call, self.binding, slots, self.run_seconds) for _ in range(2))
-        self.session.forget(call)
-        return first, again
+    def _pull(self, call: Call, case: Case) -> dict[str, torch.Tensor]:
+        outputs, _ = self.session.pull(call, {0: output_slots(case, Layout())}, self.run_seconds)
+        return outputs[0]
 
     def check_pair(self, first: Case, second: Case, timeout: float) -> tuple[OutputError, ...]:
         """Two calls on different content, with both outputs alive; the first may build. Raises Rejected."""
@@ -103,7 +93,7 @@ class BoundCandidate:
         errors = self.compare(first, early)
         two = self.call(second)
         errors += self.compare(second, self.settle(two, second, Stage.CORRECTNESS))
-        late, _ = self._pull(one, first)
+        late = self._pull(one, first)
         for path in early.keys() - self.effects.aliases:
             if not integrity.same_bytes(early[path], late[path]):
                 reason = f"output {path} of one call was overwritten by the next call, or by writing to its inputs"
@@ -111,6 +101,23 @@ class BoundCandidate:
         self.session.forget(one)
         self.session.forget(two)
         return errors
+
+    def check_gradients(self, case: Case) -> tuple[OutputError, ...]:
+        """The gradients of one call, for inputs and parameters. Raises Rejected."""
+        call = self.call(case)
+        layout = Layout()
+        slots = {e.path: layout.reserve(tuple(e.shape), e.dtype) for e in case.gradients}
+        inputs, weights = (
+            {path.removeprefix(kind): slot for path, slot in slots.items() if path.startswith(kind)}
+            for kind in (OF_INPUT, OF_PARAMETER)
+        )
+        by_input, by_parameter = self.session.differentiate(
+            call, self.instance, case.cotangents, inputs, weights, layout, self.run_seconds
+        )
+        self.session.forget(call)
+        found = {OF_INPUT + path: leaf for path, leaf in by_input.items()}
+        found |= {OF_PARAMETER + name: leaf for name, leaf in by_parameter.items()}
+        return self.compare(replace(case, expected=list(case.gradients)), found, Stage.CORRECTNESS)
 
     def check_once(
         self, case: Case, timeout: float | None = None, stage: Stage = Stage.CORRECTNESS
@@ -144,7 +151,8 @@ def describe_error(error: OutputError) -> str:
     where = ""
     if error.first_index is not None:
         where = f"; at {list(error.first_index)} it is {error.first_got}, expected {error.first_expected}"
-    return f"output {error.output} is wrong on workload {error.workload}: {what}{where}"
+    name = error.output if error.output.startswith((OF_INPUT, OF_PARAMETER)) else f"output {error.output}"
+    return f"{name} is wrong on workload {error.workload}: {what}{where}"
 
 
 def dtype_name(dtype: torch.dtype | str) -> str:
@@ -152,9 +160,8 @@ def dtype_name(dtype: torch.dtype | str) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def output_slots(case: Case) -> dict[str, TensorSlot]:
+def output_slots(case: Case, layout: Layout) -> dict[str, TensorSlot]:
     """Dense places for the outputs of a case."""
-    layout = Layout()
     return {e.path: layout.reserve(tuple(e.shape), getattr(torch, dtype_name(e.dtype))) for e in case.expected}
 
 

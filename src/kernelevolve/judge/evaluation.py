@@ -5,25 +5,26 @@ from __future__ import annotations
 import hashlib
 import itertools
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 
 from kernelevolve.candidates import Candidate
-from kernelevolve.judge import integrity
+from kernelevolve.judge import integrity, suspicion
 from kernelevolve.judge.baselines import BaselineUnavailable
 from kernelevolve.judge.bench import Bench
 from kernelevolve.judge.cases import SEED, SEED_COMMITMENT, CaseBook
-from kernelevolve.judge.correctness import BoundCandidate, output_slots, worst
+from kernelevolve.judge.correctness import BoundCandidate, worst
 from kernelevolve.judge.measurement import CANDIDATE, assemble
 from kernelevolve.judge.oracle import Case
 from kernelevolve.judge.physics import with_time
 from kernelevolve.judge.rejection import Rejected, rejection
-from kernelevolve.judge.session import Call, ProgramSession
+from kernelevolve.judge.series import SeriesSession, series_calls
+from kernelevolve.judge.session import ProgramSession
 from kernelevolve.judge.settings import TimingPlan
 from kernelevolve.judge.static import check_text, read_notes
-from kernelevolve.judge.timing import BaselineLost, Contestant, Inputs, TimingSession
+from kernelevolve.judge.timing import BaselineLost, Contestant, TimingSession
 from kernelevolve.judge.verdict import Effort, OutputError, Roofline, Samples, Stage, Verdict, VerdictKind
 from kernelevolve.problems import Role, Workload
 from kernelevolve.workers.handle import WorkerFailure
@@ -32,10 +33,7 @@ from kernelevolve.workers.wire import WireViolation
 
 _ARTIFACTS = frozenset({".so", ".cubin", ".ptx", ".hsaco"})
 _ARTIFACT_LIMIT = 64 << 20
-_BURSTS, _BURST_TRIES = 3, 12
-"""On how many undisturbed bursts clocks are compared, and how many bursts are made to get them."""
-_HAND_OVERS = 5
-"""How many outputs are handed over twice, to see whether the first time takes longer."""
+_SERIES_ROUNDS = {Effort.SCREEN: 3, Effort.PROMOTION: 9}
 _ATTEMPTS = 2
 """Whatever rests on clocks must be seen this often before it is held against a candidate."""
 
@@ -52,8 +50,8 @@ class Evaluation:
     rng: random.Random
     stage: Stage = Stage.STATIC
     artifact_key: str | None = None
-    quiet_bursts: list[int] = field(default_factory=list)
-    """For every workload, on how many undisturbed bursts the clocks were compared."""
+    series_calls: list[int] = field(default_factory=list)
+    """For every workload, how many calls a series had by which the judge's clock was compared with the workers'."""
     taken_again: int = 0
     """Timed calls that other work on the machine disturbed, and that were repeated."""
     seconds_building: float = 0.0
@@ -131,7 +129,7 @@ class Evaluation:
     def _circumstances(self, book: CaseBook) -> dict[str, str]:
         found = {
             "calls_taken_again": str(self.taken_again),
-            "clock_comparisons": " ".join(map(str, self.quiet_bursts)) or "none",
+            "calls_in_a_series": " ".join(map(str, self.series_calls)) or "none",
         }
         if self.effort is Effort.PROMOTION:  # Only then is nobody judged by this book any more.
             found |= {SEED: str(book.seed), SEED_COMMITMENT: book.commitment}
@@ -158,7 +156,10 @@ class Evaluation:
             )
         binding = session.bind(name, case.inputs)
         self.seconds_building += perf_counter() - start
-        bound = BoundCandidate(session, name, binding, effects, self.bench.target.device_type, settings.run_seconds, [])
+        if training and repacked:
+            reason = "from_reference makes other parameters than the reference's, and in training these are what counts"
+            raise Rejected(VerdictKind.WRONG, Stage.BUILD, reason)
+        bound = BoundCandidate(session, name, binding, effects, self.bench.target.device_type, settings.run_seconds)
         self.stage = Stage.SMOKE
         first_call = settings.compile_seconds + settings.run_seconds  # Just-in-time compilers work in the first call.
         with self.bench.lock.working():
@@ -170,6 +171,8 @@ class Evaluation:
                 self.stage = Stage.INTEGRITY
                 if not repacked:
                     self._check_state(bound, case, cases[1])
+                if training:
+                    self._errors += bound.check_gradients(cases[1])
             self.seconds_running += perf_counter() - start
         return bound
 
@@ -198,12 +201,13 @@ class Evaluation:
             floors = self.bench.rooflines(workloads)
         plan = getattr(self.bench.settings, self.effort.value)
         for workload in workloads:
-            timed = self._time_workload(
+            timed, series = self._time_workload(
                 workload, bound[workload.name], book, plan, len(workloads), floors[workload.name]
             )
             for contestant in timed:
                 self.taken_again += contestant.taken_again
                 samples += contestant.samples(workload.name, self.bench.maker.methods)
+            samples += series.samples(workload.name) if series is not None else ()
             seconds = next(c for c in timed if c.name == CANDIDATE).median(self.bench.clocks[0])
             rooflines.append(with_time(floors[workload.name], seconds))
             self.best[workload.name] = min(seconds, self.best.get(workload.name, seconds))
@@ -217,8 +221,8 @@ class Evaluation:
         plan: TimingPlan,
         shares: int,
         roofline: Roofline,
-    ) -> list[Contestant]:
-        suspicion = None
+    ) -> tuple[list[Contestant], SeriesSession | None]:
+        reason = None
         usual = self.bench.baseline_seconds(workload) if self.effort is Effort.TUNE else {}
         for _ in range(_ATTEMPTS):
             others = self._others(workload, book)
@@ -239,12 +243,42 @@ class Evaluation:
             with self.bench.lock.timing():
                 start = perf_counter()
                 session.run([candidate, *others])
-                suspicion = self._suspicion(candidate, others, usual, bound, workload, book, roofline)
+                reason = suspicion.of_times(candidate, others, usual, self.bench.clocks[0], roofline.floor_seconds)
+                series = None
+                if reason is None and self.effort is not Effort.TUNE:
+                    series = self._series(candidate, others, bound, workload, book)
+                    reason = suspicion.of_series(series)
                 self.seconds_running += perf_counter() - start
-            if suspicion is None:
-                return [candidate, *others]
-        assert suspicion is not None
-        raise Rejected(VerdictKind.CHEAT, self.stage, f"on workload {workload.name}: {suspicion}")
+            if reason is None:
+                return [candidate, *others], series
+        raise Rejected(VerdictKind.CHEAT, self.stage, f"on workload {workload.name}: {reason}")
+
+    def _series(
+        self,
+        candidate: Contestant,
+        others: Sequence[Contestant],
+        bound: BoundCandidate,
+        workload: Workload,
+        book: CaseBook,
+    ) -> SeriesSession:
+        """Series of the candidate and the baselines. Holds the device."""
+        cases, clock = book.cases(workload), self.bench.clocks[0]
+        series = SeriesSession(
+            candidate=candidate,
+            others=others,
+            bound=bound,
+            calls=series_calls(candidate.median("wall"), cases[0], self.bench.target.device_type),
+            clock=clock,
+            known=lambda: self.rng.choice(cases),
+            fresh=lambda: book.variation(workload),
+            golden=lambda inputs: book.case_of(workload, inputs),
+            rng=self.rng,
+            stage=self.stage,
+        )
+        self.series_calls.append(series.calls)
+        series.run(_SERIES_ROUNDS[self.effort])
+        self._errors += series.errors
+        return series
 
     def _others(self, workload: Workload, book: CaseBook) -> list[Contestant]:
         """The baselines to time beside the candidate."""
@@ -270,64 +304,6 @@ class Evaluation:
         for case in itertools.chain(unseen, iter(lambda: self.rng.choice(cases), None)):
             self._errors += bound.check_once(case, stage=self.stage)
             yield
-
-    def _suspicion(
-        self,
-        candidate: Contestant,
-        others: Sequence[Contestant],
-        usual: Mapping[str, float],
-        bound: BoundCandidate,
-        workload: Workload,
-        book: CaseBook,
-        roofline: Roofline,
-    ) -> str | None:
-        """What speaks against the times, or None. Holds the device. ``usual`` are times of baselines not timed here."""
-        clock = self.bench.clocks[0]
-        baselines = [*usual.values(), *(contestant.median(clock) for contestant in others)]
-        reason = integrity.below_floor(candidate.median(clock), baselines, roofline.floor_seconds)
-        if reason is not None or self.effort is Effort.TUNE:
-            return reason
-        reason = self._clock_trouble(candidate, others, lambda: book.variation(workload))
-        if reason is not None or not others:
-            return reason
-        fastest = min(others, key=lambda contestant: contestant.median(clock))
-        case = book.cases(workload)[0]
-        slots, seconds = output_slots(case), fastest.median("wall")
-        usual_seconds = [
-            fastest.session.hand_over(fastest.call(case.inputs), fastest.binding, slots, fastest.run_seconds)
-            for _ in range(2)
-        ]
-        reason = integrity.late_work(bound.hand_over_seconds, usual_seconds, seconds)
-        if reason is None:
-            twice = [bound.hand_over_twice(case) for _ in range(_HAND_OVERS)]
-            reason = integrity.unfinished_work([t for t, _ in twice], [t for _, t in twice], seconds)
-        return reason
-
-    def _clock_trouble(
-        self, candidate: Contestant, others: Sequence[Contestant], fresh: Callable[[], Inputs]
-    ) -> str | None:
-        """Whether the worker's clock tells another time than the judge's.
-
-        A busy machine lengthens exchanges and a false clock shortens every reading, so the first few bursts on which
-        the two agree settle it, and only bursts in quiet moments can speak against single calls.
-        """
-        wall = candidate.median("wall")
-        long = integrity.long_handshakes(candidate.handshakes, [other.handshakes for other in others], wall)
-        if long is not None:
-            return long
-        repeats = integrity.burst_repeats(wall)
-        cold = [seconds for block in candidate.blocks["wall"] for seconds in block]
-        bursts: list[Call] = []
-        tries = _BURST_TRIES if self.effort is Effort.PROMOTION else _BURST_TRIES // 2
-        for _ in range(tries):
-            bursts.append(candidate.call(fresh(), repeats=repeats))
-            quiet = [call for call in bursts if not call.disturbed]
-            disagreement = integrity.clock_disagreement(bursts)
-            below = integrity.cold_below_warm(cold, quiet, repeats) if quiet else None
-            if len(quiet) >= _BURSTS and disagreement is None and below is None:
-                break
-        self.quiet_bursts.append(len(quiet))
-        return disagreement or (below if len(quiet) >= _BURSTS else None)
 
 
 def _artifact_key(place: Path) -> str | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -68,6 +68,14 @@ class Case:
     """'fp64', or 'reference dtype' if the reference cannot be run in more than its own precision."""
     left: Mapping[str, torch.Tensor] = field(default_factory=dict)
     """What the reference leaves in the inputs that it writes to, by path."""
+    cotangents: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    """In training: what the gradient of each floating output is taken to be, at random."""
+    gradients: Sequence[ExpectedOutput] = ()
+    """In training: the gradients of the floating inputs and of the parameters that follow from it."""
+
+
+OF_INPUT, OF_PARAMETER = "gradient of input ", "gradient of parameter "
+"""How the paths of gradients begin."""
 
 
 class Reference:
@@ -124,6 +132,40 @@ class Reference:
         except Exception:
             return None
 
+    def gradients(
+        self, inputs: tuple[Any, ...], cotangents: Mapping[str, torch.Tensor], *, wide: bool = False
+    ) -> Outputs:
+        """Gradients of inputs and parameters by path, in the stated dtype or in fp64; zeros where there is none.
+
+        Raises InvalidProblem if the reference cannot be differentiated.
+        """
+        model = copy.deepcopy(self._model)
+        model, copies = (
+            (model.double(), map_tensors(inputs, _widened)) if wide else (model, map_tensors(inputs, _copied))
+        )
+        what = f"the gradients of the reference fail on workload {self._workload.name!r}"
+        with _Widen() if wide else nullcontext():  # type: ignore[no-untyped-call]
+            found: Outputs = self._instance.attempt(what, self._differentiate, model, copies, cotangents)
+        return found
+
+    def _differentiate(
+        self, model: nn.Module, inputs: tuple[Any, ...], cotangents: Mapping[str, torch.Tensor]
+    ) -> Outputs:
+        wanted = {
+            OF_INPUT + path: leaf
+            for path, leaf in leaves(inputs)
+            if isinstance(leaf, torch.Tensor) and leaf.requires_grad
+        }
+        wanted |= {OF_PARAMETER + name: p for name, p in model.named_parameters(remove_duplicate=False)}
+        with exact_products(), seeded(0, self._instance.device), torch.enable_grad():
+            outputs = {p: t for p, t in flatten_outputs(model(*inputs)) if p in cotangents and t.requires_grad}
+            found = torch.autograd.grad(
+                list(outputs.values()), list(wanted.values()), [cotangents[p].to(t.dtype) for p, t in outputs.items()],
+                allow_unused=True,
+            )  # fmt: skip
+        pairs = zip(wanted.items(), found, strict=True)
+        return {path: torch.zeros_like(leaf) if g is None else g for (path, leaf), g in pairs}
+
     def _attempt(self, model: nn.Module, inputs: tuple[Any, ...], random_seed: int) -> Outputs:
         what = f"the reference fails on workload {self._workload.name!r}"
         found: Outputs = self._instance.attempt(what, self._call, model, map_tensors(inputs, _copied), random_seed)
@@ -149,9 +191,17 @@ class Oracle:
         Raises InvalidProblem if the reference fails on them.
         """
         weights_seed = seed if weights_seed is None else weights_seed
-        reference = Reference(self._instance, workload, weights_seed)
         inputs = self._instance.make_inputs(workload, seed)
-        others = self._instance.make_inputs(workload, seed + 1)
+        return self.case_of(workload, inputs, self._instance.make_inputs(workload, seed + 1), seed, weights_seed)
+
+    def case_of(
+        self, workload: Workload, inputs: tuple[Any, ...], others: tuple[Any, ...], seed: int, weights_seed: int
+    ) -> Case:
+        """What must come out for these inputs; ``others`` show which part of it the inputs move.
+
+        Raises InvalidProblem if the reference fails on them.
+        """
+        reference = Reference(self._instance, workload, weights_seed)
         own = reference.outputs(inputs)
         golden, second = reference.golden(inputs), reference.golden(others)
         if golden is not None and second is not None and _is_finer(golden, own):
@@ -170,11 +220,23 @@ class Oracle:
             )
             for path, leaf in own.items()
         ]
-        return Case(
+        case = Case(
             workload=workload, seed=seed, init_inputs=self._instance.init_inputs(weights_seed),
             weights=reference.weights, inputs=inputs, expected=expected, golden_precision=precision,
             left=reference.left(inputs),
         )  # fmt: skip
+        return self._with_gradients(case, reference, own, others) if self._instance.training else case
+
+    def _with_gradients(self, case: Case, reference: Reference, own: Outputs, others: tuple[Any, ...]) -> Case:
+        with seeded(case.seed + 2, self._instance.device):
+            cotangents = {path: torch.randn_like(leaf) for path, leaf in own.items() if _is_float(leaf)}
+        mine, exact = (reference.gradients(case.inputs, cotangents, wide=wide) for wide in (False, True))
+        second = reference.gradients(others, cotangents, wide=True) if _same_shapes(case.inputs, others) else {}
+        gradients = [
+            self._expect_float(path, leaf, exact[path], leaf.double() - exact[path], second.get(path))
+            for path, leaf in mine.items()
+        ]
+        return replace(case, cotangents=cotangents, gradients=gradients)
 
     def _expect_float(
         self, path: str, own: torch.Tensor, golden: torch.Tensor, error: torch.Tensor, second: torch.Tensor | None
@@ -277,6 +339,11 @@ def _is_finer(golden: Outputs, own: Outputs) -> bool:
         and (not _is_float(leaf) or (_is_float(golden[path]) and golden[path].itemsize > leaf.itemsize))
         for path, leaf in own.items()
     )
+
+
+def _same_shapes(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
+    shapes = ([leaf.shape for _, leaf in leaves(tree) if isinstance(leaf, torch.Tensor)] for tree in (a, b))
+    return next(shapes) == next(shapes)
 
 
 def _is_float(tensor: torch.Tensor) -> bool:

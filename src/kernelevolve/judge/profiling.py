@@ -116,7 +116,7 @@ class CandidateSubject:
             if load:
                 self._load(session)
                 first_call = self._bench.settings.compile_seconds + self.call_limit
-                session.forget(session.call(INSTANCE, binding, first_call))
+                session.forget(session.call(INSTANCE, [binding], first_call))
             else:
                 held = (self._init_inputs, self._weights, tuple(self._bench.instance.parameter_names))
                 session.prepare(session.bind(WEIGHTS, held), held, self.call_limit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from kernelevolve.workers.device import Arena, ArenaMaker
 from kernelevolve.workers.handle import ProgramRaised, WatchedExchange, WorkerFailure, WorkerHandle
 from kernelevolve.workers.layout import Layout, TensorSlot, map_leaves, materialise, same_leaves, write_all
 from kernelevolve.workers.messages import ClockName, OutputDescription
+from kernelevolve.workers.wire import WireViolation
 
 _SHARING_SECONDS = 30.0
 _DISTURBED_SECONDS = 2e-3
@@ -33,10 +34,10 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What is known of a finished call (or of ``repeats`` calls in one go), in seconds."""
+    """What is known of a finished call, or of a series in one go, in seconds."""
 
-    keep: str
-    """Name under which the worker keeps the output."""
+    outputs: tuple[tuple[str, str], ...]
+    """For every output the name under which the worker keeps it, and that of the binding from which it was made."""
     wall: float
     """By the worker's clock."""
     device: float | None
@@ -49,7 +50,7 @@ class Call:
 
     @property
     def gap(self) -> float:
-        """What the worker's clock leaves unexplained: a hand-shake, if it is honest."""
+        """What the worker's wall clock leaves unexplained: a hand-shake, if it is honest."""
         return self.outer - self.delayed - self.wall
 
     @property
@@ -73,7 +74,8 @@ class ProgramSession:
         self._maker = maker
         self._arenas: dict[str, Arena] = {}
         self._stale: list[str] = []
-        self._outputs: dict[tuple[tuple[str, TensorSlot], ...], Arena] = {}
+        self._outputs: dict[int, Arena] = {}
+        """Bytes -> where outputs of that size are handed over."""
 
     def load(self, program: messages.Program, timeout: float) -> None:
         """Import the program's module."""
@@ -107,15 +109,40 @@ class ProgramSession:
         layout = Layout()
         slots = layout.place_all(inputs)
         arena = self._share(layout.bytes)
-        self.handle.ask(messages.Bind(name, slots, arena.handle.name), _SHARING_SECONDS)
+        self.handle.ask(messages.Bind({name: slots}, arena.handle.name), _SHARING_SECONDS)
         return Binding(name, slots, arena)
+
+    @contextlib.contextmanager
+    def series(self, inputs: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Binding, ...]]:
+        """Bindings for a series of calls, each with its own inputs in place; afterwards they are gone."""
+        layout = Layout()
+        slots = {secrets.token_hex(6): layout.place_all(one) for one in inputs}
+        arena = self._share(layout.bytes)
+        for places, values in zip(slots.values(), inputs, strict=True):
+            write_all(places, values, arena.memory)
+        arena.settle()
+        self.handle.ask(messages.Bind(slots, arena.handle.name), _SHARING_SECONDS)
+        yield tuple(Binding(name, places, arena) for name, places in slots.items())
+        self.handle.ask(messages.Forget(bindings=tuple(slots)), _SHARING_SECONDS)
+        self._unshare(arena)
+
+    def spoil(self, bindings: Sequence[Binding]) -> None:
+        """Overwrite the inputs of a series: what has not been computed by now cannot be computed any more."""
+        arena = bindings[0].arena
+        arena.memory.fill_(0xFF)
+        arena.settle()
+        self.ready(bindings, _SHARING_SECONDS)
 
     def prepare(self, binding: Binding, inputs: tuple[Any, ...], timeout: float) -> None:
         """Put new contents at the same addresses and have the worker evict its caches."""
         self._fit(binding, inputs)
         write_all(binding.slots, inputs, binding.arena.memory)
         binding.arena.settle()
-        self.handle.ask(messages.Prepare(binding.name, tuple(self._stale)), timeout)
+        self.ready([binding], timeout)
+
+    def ready(self, bindings: Sequence[Binding], timeout: float) -> None:
+        """Have the worker take over what lies in the bindings, drop what is stale and evict its caches."""
+        self.handle.ask(messages.Prepare(tuple(b.name for b in bindings), tuple(self._stale)), timeout)
         self._stale.clear()
 
     def _fit(self, binding: Binding, inputs: tuple[Any, ...]) -> None:
@@ -128,41 +155,85 @@ class ProgramSession:
             self._unshare(binding.arena)
             binding.arena = self._share(layout.bytes)
         binding.slots = slots
-        self.handle.ask(messages.Bind(binding.name, slots, binding.arena.handle.name), _SHARING_SECONDS)
+        self.handle.ask(messages.Bind({binding.name: slots}, binding.arena.handle.name), _SHARING_SECONDS)
 
     def call(
-        self, instance: str, binding: Binding, timeout: float, clock: ClockName = "wall", repeats: int = 1
+        self,
+        instance: str,
+        bindings: Sequence[Binding],
+        timeout: float,
+        clock: ClockName = "wall",
+        head_start: float | None = None,
     ) -> Call:
-        """Call the instance on what the binding holds now. The output is kept until ``forget``."""
-        keep = secrets.token_hex(6)
-        exchange = self.handle.ask_watched(messages.Run(instance, binding.name, keep, clock, repeats), timeout)
+        """Call the instance on what each of the bindings holds now. The outputs are kept until ``forget``."""
+        outputs = tuple((secrets.token_hex(6), binding.name) for binding in bindings)
+        calls = tuple((binding, keep) for keep, binding in outputs)
+        exchange = self.handle.ask_watched(messages.Run(instance, calls, clock, head_start), timeout)
         ran = exchange.reply
         assert isinstance(ran, messages.Ran)
-        return Call(keep, ran.wall, ran.device, exchange.seconds, exchange.waited, exchange.delayed)
+        return Call(outputs, ran.wall, ran.device, exchange.seconds, exchange.waited, exchange.delayed)
 
-    def describe(self, call: Call, binding: Binding) -> tuple[tuple[OutputDescription, ...], float]:
-        """What the output of a call is made of, as the worker reports it, and the seconds of work that it took."""
-        exchange = self.handle.ask_watched(messages.Describe(call.keep, binding.name), _SHARING_SECONDS)
+    def describe(self, call: Call) -> tuple[tuple[tuple[OutputDescription, ...], ...], float]:
+        """What every output is made of, as the worker reports it, and the seconds of work that it took."""
+        exchange = self.handle.ask_watched(messages.Describe(call.outputs), _SHARING_SECONDS)
         assert isinstance(exchange.reply, messages.Described)
+        if len(exchange.reply.outputs) != len(call.outputs):
+            raise WireViolation(f"{len(call.outputs)} outputs were asked for, {len(exchange.reply.outputs)} described")
         return exchange.reply.outputs, _worked(exchange)
 
-    def pull(self, call: Call, slots: dict[str, TensorSlot], timeout: float) -> tuple[dict[str, torch.Tensor], float]:
-        """Private copies of an output's tensors by path, and the seconds of work that it took to hand them over.
+    def pull(
+        self, call: Call, places: Mapping[int, Mapping[str, TensorSlot]], timeout: float
+    ) -> tuple[dict[int, dict[str, torch.Tensor]], float]:
+        """Private copies of the outputs' tensors, and the seconds of work that it took to hand them over.
 
-        The shapes and dtypes are those of the slots. Whatever the worker does not write reads as NaN.
+        ``places`` maps the index of an output to its paths' slots, all in one layout. The shapes and dtypes are those
+        of the slots. Whatever the worker does not write reads as NaN.
         """
-        arena = self._output_arena(slots)
+        arena = self._output_arena([slot for slots in places.values() for slot in slots.values()])
         arena.memory.fill_(0xFF)
         arena.settle()
-        exchange = self.handle.ask_watched(messages.Pull(call.keep, slots, arena.handle.name), timeout)
-        outputs = {path: self._copy(slot, arena) for path, slot in slots.items()}
+        wanted = tuple((call.outputs[index][0], dict(slots)) for index, slots in places.items())
+        exchange = self.handle.ask_watched(messages.Pull(wanted, arena.handle.name), timeout)
+        outputs = {
+            index: {path: self._copy(slot, arena) for path, slot in slots.items()} for index, slots in places.items()
+        }
         return outputs, _worked(exchange)
 
-    def hand_over(self, call: Call, binding: Binding, slots: dict[str, TensorSlot], timeout: float) -> float:
-        """Describe and pull once, for the time alone: the seconds of work that it took."""
-        _, described = self.describe(call, binding)
-        _, pulled = self.pull(call, slots, timeout)
+    def hand_over(self, call: Call, places: Mapping[int, Mapping[str, TensorSlot]], timeout: float) -> float:
+        """Describe and pull with cold caches, for the time alone: the seconds of work that it took."""
+        self.ready((), timeout)
+        _, described = self.describe(call)
+        _, pulled = self.pull(call, places, timeout)
         return described + pulled
+
+    def differentiate(
+        self,
+        call: Call,
+        instance: str,
+        cotangents: Mapping[str, torch.Tensor],
+        inputs: Mapping[str, TensorSlot],
+        parameters: Mapping[str, TensorSlot],
+        layout: Layout,
+        timeout: float,
+    ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        """Private copies of the gradients of a call's output, by input and by parameter.
+
+        ``layout`` is where the places of the gradients lie; the cotangents are placed behind them.
+        """
+        given = {path: layout.place(tensor) for path, tensor in cotangents.items()}
+        arena = self._share(layout.bytes)
+        write_all(given, dict(cotangents), arena.memory)
+        arena.settle()
+        ((keep, binding),) = call.outputs
+        request = messages.Differentiate(
+            instance, binding, keep, given, dict(inputs), dict(parameters), arena.handle.name
+        )
+        self.handle.ask(request, timeout)
+        by_input, by_parameter = (
+            {name: self._copy(slot, arena) for name, slot in slots.items()} for slots in (inputs, parameters)
+        )
+        self._unshare(arena)
+        return by_input, by_parameter
 
     def read_state(self, instance: str, weights: Mapping[str, torch.Tensor], timeout: float) -> dict[str, torch.Tensor]:
         """Private copies of the state dict of an instance."""
@@ -180,8 +251,8 @@ class ProgramSession:
         return map_leaves(tensors, lambda leaf: leaf.to(self._maker.torch_device) if torch.is_tensor(leaf) else leaf)
 
     def forget(self, call: Call) -> None:
-        """Let the worker drop an output before its next call."""
-        self._stale.append(call.keep)
+        """Let the worker drop the outputs of a call before its next one."""
+        self._stale += (keep for keep, _ in call.outputs)
 
     def close(self) -> None:
         """End the worker and free the shared memory."""
@@ -193,12 +264,11 @@ class ProgramSession:
     def _copy(self, slot: TensorSlot, arena: Arena) -> torch.Tensor:
         return slot.view(arena.memory).to(self._maker.torch_device, copy=True)
 
-    def _output_arena(self, slots: dict[str, TensorSlot]) -> Arena:
-        key = tuple(slots.items())
-        if key not in self._outputs:
-            size = max((slot.offset + slot.extent for slot in slots.values()), default=0)
-            self._outputs[key] = self._share(size)
-        return self._outputs[key]
+    def _output_arena(self, slots: Sequence[TensorSlot]) -> Arena:
+        size = max((slot.offset + slot.extent for slot in slots), default=0)
+        if size not in self._outputs:
+            self._outputs[size] = self._share(size)
+        return self._outputs[size]
 
     def _share(self, size: int) -> Arena:
         while True:

@@ -49,21 +49,27 @@ class Contestant:
     taken_again: int = 0
     """Calls that other work on the machine disturbed, and that were repeated."""
 
-    def call(self, inputs: Inputs, clock: ClockName = "wall", repeats: int = 1) -> Call:
+    def call(self, inputs: Inputs, clock: ClockName = "wall") -> Call:
         """Put the inputs in place, flush the caches, call."""
         start = perf_counter()
-        try:
+        with self.blamed():
             self.session.prepare(self.binding, inputs, self.run_seconds)
-            call = self.session.call(self.instance, self.binding, self.run_seconds, clock, repeats)
+            call = self.session.call(self.instance, [self.binding], self.run_seconds, clock)
+        self.session.forget(call)
+        if clock == "wall" and not call.disturbed:
+            self.handshakes.append(call.gap)
+        self.cost = min(self.cost, perf_counter() - start)
+        return call
+
+    @contextmanager
+    def blamed(self) -> Iterator[None]:
+        """Hold while its worker is asked: the failure of a baseline is not the candidate's."""
+        try:
+            yield
         except WorkerFailure as failure:
             if not self.trusted:
                 raise
             raise BaselineLost(f"the baseline {self.name} failed while it was timed: {failure}") from None
-        self.session.forget(call)
-        if clock == "wall" and repeats == 1 and not call.disturbed:
-            self.handshakes.append(call.gap)
-        self.cost = min(self.cost, perf_counter() - start)
-        return call
 
     @contextmanager
     def alone(self) -> Iterator[None]:

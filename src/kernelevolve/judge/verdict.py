@@ -53,6 +53,8 @@ class Clock(StrEnum):
 
     DEVICE = "device"
     WALL = "wall"
+    JUDGE = "judge"
+    """The judge's own, over a series of calls; the other two are read by the worker."""
 
 
 class OutputError(BaseModel):
@@ -130,9 +132,9 @@ class Measurement(BaseModel):
 
         Raises KeyError if the program was not timed.
         """
-        mine = [s for s in self.samples if s.program == program and (clock is None or s.clock == clock)]
-        if clock is None and any(s.clock == Clock.DEVICE for s in mine):
-            mine = [s for s in mine if s.clock == Clock.DEVICE]
+        taken = [s for s in self.samples if s.program == program]
+        clock = clock or (Clock.DEVICE if any(s.clock is Clock.DEVICE for s in taken) else Clock.WALL)
+        mine = [s for s in taken if s.clock is clock]
         if not mine:
             raise KeyError(f"{program} was not timed")
         product = 1.0
@@ -157,6 +159,10 @@ class Roofline(BaseModel):
 def is_win(speedup: Speedup, noise_floor: float) -> bool:
     """True if the whole interval lies above 1 by more than ``LEAST_MARGIN`` and by more than the noise floor."""
     return speedup.low > 1 + max(LEAST_MARGIN, noise_floor)
+
+
+def _confirms(by_judge: Speedup | None, claim: Speedup) -> bool:
+    return by_judge is not None and (by_judge.value > 1 or by_judge.high >= claim.low)
 
 
 class Verdict(BaseModel):
@@ -194,13 +200,16 @@ class Verdict(BaseModel):
         """True if a promotion found it faster than every baseline: all intervals above 1 by more than noise.
 
         By device time where there is one: a kernel cannot help what its caller does between two launches. The noise is
-        what the promotion measured, by the same clock, on a baseline run twice.
+        what the promotion measured, by the same clock, on a baseline run twice. Both clocks are read by workers; the
+        judge's own, which sees less sharply, must say faster too, or at least not exclude what they say.
         """
         if not self.correct or self.effort is not Effort.PROMOTION or self.measurement is None:
             return False
         floors = self.measurement.noise_floors
+        by_judge = {s.baseline: s for s in self.measurement.speedups if s.clock is Clock.JUDGE}
         return bool(self.speedups) and all(
-            s.clock in floors and is_win(s, floors[s.clock]) for s in self.speedups.values()
+            s.clock in floors and is_win(s, floors[s.clock]) and _confirms(by_judge.get(s.baseline), s)
+            for s in self.speedups.values()
         )
 
     @property
@@ -208,7 +217,7 @@ class Verdict(BaseModel):
         """By baseline; by device time where there is one, else by wall time."""
         found: dict[str, Speedup] = {}
         for speedup in self.measurement.speedups if self.measurement is not None else ():
-            if speedup.baseline not in found or speedup.clock is Clock.DEVICE:
+            if speedup.clock is Clock.DEVICE or (speedup.clock is Clock.WALL and speedup.baseline not in found):
                 found[speedup.baseline] = speedup
         return found
 

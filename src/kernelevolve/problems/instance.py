@@ -84,12 +84,17 @@ class Instance:
     def make_inputs(self, workload: Workload, seed: int) -> tuple[Any, ...]:
         """Arguments of ``forward``: nested containers of tensors and plain values, made on the device.
 
-        Only floating tensors follow the workload's dtype and distribution.
+        Only floating tensors follow the workload's dtype and distribution. In training they require gradients, because
+        a layer is trained inside of others.
         """
         with seeded(seed, self.device):
             inputs = self._arguments("get_inputs", **workload.axes)
             inputs = map_tensors(inputs, lambda tensor: tensor.detach().to(self.device))
-            return distribute_inputs(inputs, workload)
+            distributed = distribute_inputs(inputs, workload)
+        if not self.training:
+            return distributed
+        asked: tuple[Any, ...] = map_tensors(distributed, lambda t: t.requires_grad_(t.is_floating_point()))
+        return asked
 
     def make_weights(self, workload: Workload, seed: int) -> dict[str, torch.Tensor]:
         """The state dict of ``make_model(seed)`` under the workload's distribution and dtype."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -51,11 +51,11 @@ class ArenaMaker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What a worker's clocks say about a call or several, in seconds, and what the last call returned."""
+    """What a worker's clocks say about a call or a series, in seconds, and what each call returned."""
 
     wall: float
     device: float | None
-    result: Any
+    results: list[Any]
 
 
 class WorkerDevice(Protocol):
@@ -83,8 +83,11 @@ class WorkerDevice(Protocol):
         """Evict the last-level cache."""
         ...
 
-    def timed(self, call: Callable[[], Any], repeats: int, clock: ClockName) -> Timing:
-        """Call, wait until all work has ended, and say how long it took."""
+    def timed(self, calls: Sequence[Callable[[], Any]], clock: ClockName, head_start: float | None) -> Timing:
+        """Make the calls, wait until all work has ended, and say how long it took.
+
+        ``head_start`` is for how many seconds the device is kept busy while the host launches ahead.
+        """
         ...
 
 

@@ -8,7 +8,7 @@ import gc
 import mmap
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import Any
 
@@ -29,8 +29,12 @@ def make_memory_file(size: int) -> int:
 
 
 def map_memory_file(descriptor: int, size: int) -> torch.Tensor:
-    """The file as a uint8 tensor; it stays mapped as long as the tensor lives."""
-    return torch.frombuffer(mmap.mmap(descriptor, size), dtype=torch.uint8)
+    """The file as a uint8 tensor; it stays mapped as long as the tensor lives.
+
+    Every page is mapped at once: a program must not pay for that in its first call on new inputs.
+    """
+    mapped = mmap.mmap(descriptor, size, mmap.MAP_SHARED | mmap.MAP_POPULATE)
+    return torch.frombuffer(mapped, dtype=torch.uint8)
 
 
 class MemoryFileArena:
@@ -98,17 +102,17 @@ class CpuWorkerDevice:
     def flush(self) -> None:
         self._evictor.add_(1)
 
-    def timed(self, call: Callable[[], Any], repeats: int, clock: ClockName) -> Timing:
-        result = None
+    def timed(self, calls: Sequence[Callable[[], Any]], clock: ClockName, head_start: float | None) -> Timing:
+        results = []
         gc.disable()
         try:
             start = perf_counter_ns()
-            for _ in range(repeats):
-                result = call()
+            for call in calls:
+                results.append(call())
             wall = perf_counter_ns() - start
         finally:
             gc.enable()
-        return Timing(wall * 1e-9, None, result)
+        return Timing(wall * 1e-9, None, results)
 
 
 def _settle_allocator() -> None:

@@ -11,7 +11,7 @@ import ctypes
 import gc
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from time import perf_counter_ns
 from typing import Any
@@ -182,10 +182,11 @@ class CudaWorkerDevice:
         self._evictor.zero_()
         torch.cuda.synchronize()
 
-    def timed(self, call: Callable[[], Any], repeats: int, clock: ClockName) -> Timing:
+    def timed(self, calls: Sequence[Callable[[], Any]], clock: ClockName, head_start: float | None) -> Timing:
         first = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         last = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        result = None
+        results = []
+        cycles = self._head_start if head_start is None else int(head_start * _CLOCK_HERTZ)
         gc.disable()
         try:
             torch.cuda.synchronize()
@@ -194,16 +195,17 @@ class CudaWorkerDevice:
                 # The device is busy with this while the host launches, so that launch latency stays outside. A kernel
                 # of 30 microseconds takes the host longer than that to launch: the flush alone is not enough.
                 self._evictor.zero_()
-                torch.cuda._sleep(self._head_start)  # type: ignore[no-untyped-call]
+                torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]
             launching = perf_counter_ns()
             first.record()
-            for _ in range(repeats):
-                result = call()
+            for call in calls:
+                results.append(call())
             last.record()
-            cycles = int(_HEAD_START * (perf_counter_ns() - launching) * 1e-9 * _CLOCK_HERTZ)
-            self._head_start = min(_LONGEST_HEAD_START, max(cycles, _SHORTEST_HEAD_START))
+            if head_start is None:
+                cycles = int(_HEAD_START * (perf_counter_ns() - launching) * 1e-9 * _CLOCK_HERTZ)
+                self._head_start = min(_LONGEST_HEAD_START, max(cycles, _SHORTEST_HEAD_START))
             torch.cuda.synchronize()  # All streams: work on a side stream counts.
             wall = perf_counter_ns() - start
         finally:
             gc.enable()
-        return Timing(wall * 1e-9, first.elapsed_time(last) * 1e-3, result)
+        return Timing(wall * 1e-9, first.elapsed_time(last) * 1e-3, results)

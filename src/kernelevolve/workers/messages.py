@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -87,48 +87,63 @@ class Construct:
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """Make a set of inputs of an arena: tensors view it, so later contents appear at the same addresses."""
+    """Make sets of inputs of an arena: tensors view it, so later contents appear at the same addresses."""
 
-    binding: str
-    inputs: Any
-    """Tuple of nested containers of plain values and TensorSlots."""
+    inputs: dict[str, Any]
+    """Name of a binding -> tuple of nested containers of plain values and TensorSlots."""
     arena: str
 
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Get ready for a call: forget outputs, take over new input contents, evict the caches."""
+    """Get ready: forget outputs, take over new input contents, evict the caches."""
 
-    binding: str
+    bindings: tuple[str, ...] = ()
     forget: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Call an instance and keep its output under a name; ``repeats`` above 1 call it again and again in one go."""
+    """Call an instance, once or in a series, and keep the outputs under names."""
 
     instance: str
-    binding: str
-    keep: str
+    calls: tuple[tuple[str, str], ...]
+    """For every call the binding whose inputs it gets, and the name of its output."""
     clock: ClockName = "wall"
-    repeats: int = 1
+    head_start: float | None = None
+    """Seconds for which the device is kept busy meanwhile, so that the host can launch ahead; None: as it needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Describe:
-    """Say what a kept output is made of."""
+    """Say what kept outputs are made of."""
 
-    keep: str
-    binding: str
+    outputs: tuple[tuple[str, str], ...]
+    """The name of an output and the binding that it was made from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """Copy the tensors of a kept output into an arena."""
+    """Copy the tensors of kept outputs into an arena."""
 
+    outputs: tuple[tuple[str, dict[str, TensorSlot]], ...]
+    """The name of an output, and output path to place; shapes and dtypes are the judge's, not the worker's."""
+    arena: str
+
+
+@dataclass(frozen=True, slots=True)
+class Differentiate:
+    """Copy gradients of a kept output into an arena; zeros where it does not hang on something."""
+
+    instance: str
+    binding: str
     keep: str
-    slots: dict[str, TensorSlot]
-    """Output path to place; shapes and dtypes are the judge's, not the worker's."""
+    cotangents: dict[str, TensorSlot]
+    """Output path to what the gradient of that output is."""
+    inputs: dict[str, TensorSlot]
+    """Path of an input to the place of its gradient."""
+    parameters: dict[str, TensorSlot]
+    """Name in the state dict to the place of its gradient; only for instances loaded by a strict match."""
     arena: str
 
 
@@ -182,7 +197,7 @@ class Constructed(Reply):
 
 
 class Ran(Reply):
-    """Times of the call or calls, in seconds for all repeats together, by the worker's own clocks."""
+    """Times of the call or calls, in seconds for all together, by the worker's own clocks."""
 
     wall: float = Field(ge=0, allow_inf_nan=False)
     device: float | None = Field(default=None, ge=0, allow_inf_nan=False)
@@ -203,9 +218,9 @@ class OutputDescription(Reply):
 
 
 class Described(Reply):
-    """All leaves of a result."""
+    """All leaves of each result."""
 
-    outputs: tuple[OutputDescription, ...] = Field(max_length=4096)
+    outputs: tuple[Annotated[tuple[OutputDescription, ...], Field(max_length=4096)], ...]
 
 
 class Inspected(Reply):
@@ -233,6 +248,7 @@ REPLIES: dict[type, type[Reply]] = {
     Run: Ran,
     Describe: Described,
     Pull: Done,
+    Differentiate: Done,
     ReadState: Done,
     Forget: Done,
     Inspect: Inspected,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -84,22 +85,26 @@ class Worker:
                 self._program = load(program, Path.cwd(), self._device.torch_device)
             case messages.Construct():
                 return self._construct(message)
-            case messages.Bind(name, inputs, arena):
-                self._bindings[name] = _Binding(materialise(inputs, self._arenas[arena]), arena)
-            case messages.Prepare(binding, forget):
+            case messages.Bind(inputs, arena):
+                for name, tree in inputs.items():
+                    self._bindings[name] = _Binding(materialise(tree, self._arenas[arena]), arena)
+            case messages.Prepare(bindings, forget):
                 for name in forget:
                     self._kept.pop(name, None)
-                self._device.take_over(self._bindings[binding].arena)
+                for arena in {self._bindings[name].arena for name in bindings}:
+                    self._device.take_over(arena)
                 self._device.flush()
             case messages.Run():
                 return self._run(message)
-            case messages.Describe(keep, binding):
-                return {"outputs": describe_outputs(self._kept[keep], self._bindings[binding].storages())}
-            case messages.Pull(keep, slots, arena):
-                found = dict(flatten_outputs(self._kept[keep]))
-                self._copy_out(found, slots, arena)
+            case messages.Describe(outputs):
+                inputs = {binding: self._bindings[binding].storages() for _, binding in outputs}
+                return {"outputs": [describe_outputs(self._kept[keep], inputs[name]) for keep, name in outputs]}
+            case messages.Pull(outputs, arena):
+                self._copy_out([(dict(flatten_outputs(self._kept[keep])), slots) for keep, slots in outputs], arena)
+            case messages.Differentiate():
+                self._differentiate(message)
             case messages.ReadState(instance, slots, arena):
-                self._copy_out(self._instances[instance].module.state_dict(), slots, arena)
+                self._copy_out([(self._instances[instance].module.state_dict(), slots)], arena)
             case messages.Forget(instances, bindings):
                 for name in instances:
                     self._instances.pop(name, None)
@@ -127,19 +132,40 @@ class Worker:
 
     def _run(self, message: messages.Run) -> dict[str, Any]:
         instance = self._instances[message.instance]
-        inputs = self._bindings[message.binding].inputs
-        call = instance.call
+        calls = [partial(instance.call, *self._bindings[binding].inputs) for binding, _ in message.calls]
         with torch.set_grad_enabled(instance.training):
-            timing = self._device.timed(lambda: call(*inputs), message.repeats, message.clock)
-        self._kept[message.keep] = timing.result
+            timing = self._device.timed(calls, message.clock, message.head_start)
+        self._kept |= {keep: result for (_, keep), result in zip(message.calls, timing.results, strict=True)}
         return {"wall": timing.wall, "device": timing.device}
 
-    def _copy_out(self, tensors: dict[str, Any], slots: dict[str, TensorSlot], arena: str) -> None:
+    def _differentiate(self, message: messages.Differentiate) -> None:
+        memory = self._arenas[message.arena]
+        self._device.take_over(message.arena)
+        outputs = dict(flatten_outputs(self._kept[message.keep]))
+        reached = [path for path in message.cotangents if outputs[path].requires_grad]
+        inputs = dict(leaves(self._bindings[message.binding].inputs))
+        state = self._instances[message.instance].module.state_dict(keep_vars=True)
+        places = [(inputs[path], slot) for path, slot in message.inputs.items()]
+        places += [(state[name], slot) for name, slot in message.parameters.items()]
+        wanted = [tensor for tensor, _ in places if tensor.requires_grad]
+        found: dict[int, torch.Tensor | None] = {}
+        if reached and wanted:
+            cotangents = [message.cotangents[path].view(memory) for path in reached]
+            gradients = torch.autograd.grad([outputs[path] for path in reached], wanted, cotangents, allow_unused=True)
+            found = {id(tensor): gradient for tensor, gradient in zip(wanted, gradients, strict=True)}
+        with torch.no_grad():
+            for tensor, slot in places:
+                gradient = found.get(id(tensor))
+                slot.write(memory, torch.zeros_like(tensor) if gradient is None else gradient)
+        self._device.hand_back(message.arena)
+
+    def _copy_out(self, parts: list[tuple[dict[str, Any], dict[str, TensorSlot]]], arena: str) -> None:
         memory = self._arenas[arena]
         self._device.take_over(arena)
         with torch.no_grad():
-            for path, slot in slots.items():
-                slot.write(memory, tensors[path])
+            for tensors, slots in parts:
+                for path, slot in slots.items():
+                    slot.write(memory, tensors[path])
         self._device.hand_back(arena)
 
 

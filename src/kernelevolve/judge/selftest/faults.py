@@ -17,8 +17,8 @@ import torch
 from kernelevolve.candidates import Candidate
 from kernelevolve.candidates.structure import structure_key
 from kernelevolve.judge.certificate import Certificate, make_certificate
+from kernelevolve.judge.clocks import below_floor
 from kernelevolve.judge.comparison import StructureMismatch, compare
-from kernelevolve.judge.integrity import below_floor
 from kernelevolve.judge.oracle import Case, Oracle, Reference
 from kernelevolve.judge.selftest import corpus, vacuous
 from kernelevolve.judge.selftest.case import Fault
@@ -45,6 +45,7 @@ def _all() -> Iterator[Fault]:
     yield Fault(
         "wall_for_device", (24, 25), "A win by wall time is claimed though device time shows none.", _both_clocks
     )
+    yield Fault("worker_against_judge", (5, 9), "A win is claimed by the worker's clock alone.", _worker_against_judge)
     yield Fault("faster_than_physics", (28, 35), "A time below what the memory allows is accepted.", _below_physics)
     yield Fault("best_of_many", (36, 99), "The luckiest of many equal programs is called a win.", _winners_curse)
     yield Fault(
@@ -88,8 +89,14 @@ def _samples(
     return Samples(program=program, workload=workload, clock=clock, method=method, blocks=tuple((s,) for s in seconds))
 
 
-def _verdict(samples: list[Samples]) -> Verdict:
-    """A promotion that timed the candidate beside 'eager' and its twin, by whatever clocks there are."""
+def _verdict(samples: list[Samples], judge: float = 2.0) -> Verdict:
+    """A promotion that timed the candidate beside 'eager' and its twin, by whatever clocks there are.
+
+    ``judge`` is the speed-up by the judge's own clock.
+    """
+    for workload in dict.fromkeys(s.workload for s in samples):
+        for name, factor in {"candidate": 1.0, "eager": judge, "eager" + TWIN_SUFFIX: judge}.items():
+            samples = [*samples, _samples(name, [factor * 1e-3] * 9, workload=workload, clock=Clock.JUDGE)]
     mine = [s for s in samples if s.program == "candidate"]
     keys = {(s.program, s.workload, s.clock): s for s in samples}
     speedups = [
@@ -125,6 +132,16 @@ def _both_clocks(place: Path) -> str | None:
         _samples("eager" + TWIN_SUFFIX, [1e-3] * 20, clock=Clock.DEVICE), _samples("eager" + TWIN_SUFFIX, [3e-3] * 20),
     ]  # fmt: skip
     return "wall time made a win that device time denies" if _verdict(samples).wins else None
+
+
+def _worker_against_judge(place: Path) -> str | None:
+    samples = [
+        _samples("candidate", [1e-3] * 20),
+        *(_samples(n, [2e-3] * 20) for n in ("eager", "eager" + TWIN_SUFFIX)),
+    ]
+    if _verdict(samples, judge=0.9).wins:
+        return "a win by the worker's clock was claimed that the judge's denies"
+    return None if _verdict(samples).wins else "a win by all clocks was not claimed"
 
 
 def _below_physics(place: Path) -> str | None:

@@ -1,0 +1,124 @@
+"""Clocks: what the judge's own clock says against the times that a worker reads, and physics against both.
+
+Every rule compares a program with the baselines, which answer the same requests on the same machine at the same time,
+and is the more lenient the more the machine disturbs them: a busy machine accuses nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+CLOCK_SHARE = 0.15
+"""Share of a single call by which the judge's clock may exceed the worker's."""
+SERIES_SHARE = 0.08
+"""Share of a series by which it may."""
+SLACK_SECONDS = 1e-4
+"""By how much the usual hand-shakes of two programs may differ."""
+ALONE_SLACK_SECONDS = 1e-3
+"""What a hand-shake may cost if no baseline shows what it costs here."""
+COLD_WARM_RATIO = 0.7
+"""A call with cold caches takes at least this part of one in a series, whatever is measured."""
+LATE_SLACK_SECONDS = 1e-3
+UNFINISHED_SLACK_SECONDS = 1e-4
+"""By how much two exchanges over the same bytes may differ."""
+UNFINISHED_SHARE = 0.1
+"""Part of the time of a series that two exchanges over its outputs may differ by."""
+FLOOR_SHARE = 0.95
+"""Part of the roofline floor below which no honest program runs; the rest is the error of the ceilings."""
+
+
+def series_disagreement(gaps: Sequence[float], usual: Sequence[float], outer: float) -> str | None:
+    """What is wrong with a worker's clock by its series, or None.
+
+    ``gaps`` are what it leaves unexplained of the judge's time for each, ``usual`` what the workers of baselines leave
+    unexplained of theirs, and ``outer`` is the time of one series, all in seconds. The least gap counts: noise
+    lengthens some exchanges, a false clock shortens every reading.
+    """
+    slack = SLACK_SECONDS + half_spread(usual) if usual else ALONE_SLACK_SECONDS
+    excess = min(gaps) - max(0.0, median(usual) if usual else 0.0)
+    if excess <= slack + SERIES_SHARE * outer:
+        return None
+    return f"the worker's clock leaves {excess * 1e3:.3f} ms unexplained of a series that took {outer * 1e3:.3f} ms"
+
+
+def long_handshakes(handshakes: Sequence[float], baselines: Sequence[Sequence[float]], seconds: float) -> str | None:
+    """Whether single calls take so much longer by the judge's clock than the worker says that it must be false.
+
+    ``handshakes`` are the differences between the two clocks, for the candidate and for each baseline, and ``seconds``
+    is the candidate's time. What the machine adds falls on all of them alike, but not evenly: on a busy machine the
+    hand-shakes of one program differ among themselves, and two programs may differ by as much. No true hand-shake takes
+    less than nothing; a negative one was credited with a delay that fell outside it.
+    """
+    others = [values for values in baselines if values]
+    if not handshakes or not others:
+        return None
+    mine, usual = median(handshakes), max(0.0, *map(median, others))
+    # Twice the spread: a hand-shake follows a flush of all caches, and what it costs then varies with the program.
+    slack = SLACK_SECONDS + CLOCK_SHARE * (seconds + mine) + 2 * max(map(half_spread, others))
+    if mine - usual > slack:
+        return f"the clocks differ by {mine * 1e3:.3f} ms for the candidate and by {usual * 1e3:.3f} ms for a baseline"
+    return None
+
+
+def cold_below_series(cold: float, series: Sequence[float], calls: int) -> str | None:
+    """Whether single calls are faster than the judge's own clock allows by a series of them, or None.
+
+    ``cold`` is the usual time of a single call as the worker reads it, ``series`` the seconds per call in each series
+    of ``calls`` calls, by the judge's clock.
+    """
+    least = min(series)
+    if cold >= COLD_WARM_RATIO * (least - SLACK_SECONDS / calls):
+        return None
+    return f"a single call is said to take {cold * 1e6:.1f} us, one of {calls} in a row takes {least * 1e6:.1f} us"
+
+
+def late_work(pulls: Sequence[float], baseline_pulls: Sequence[float], baseline_seconds: float) -> str | None:
+    """Whether handing over outputs takes so long that work must have been left for it, or None.
+
+    ``baseline_seconds`` is what a baseline takes to make as many outputs.
+    """
+    if not pulls or not baseline_pulls:
+        return None
+    least, usual = min(pulls), max(baseline_pulls)
+    if usual <= 0:  # More was waited for processors than the exchanges took: such a machine measures nothing.
+        return None
+    if least - usual > max(LATE_SLACK_SECONDS, baseline_seconds / 2):
+        return f"handing over the output took {least * 1e3:.2f} ms, a baseline's takes {usual * 1e3:.2f} ms"
+    return None
+
+
+def unfinished_work(first: Sequence[float], again: Sequence[float], seconds: float) -> str | None:
+    """Whether outputs take longer to be handed over for the first time than for the second, or None.
+
+    Both times the same bytes are copied with cold caches, so whatever the first takes longer is work that the calls
+    left for later. This needs no comparison with another program, whose outputs may have other strides, and sees less
+    than ``late_work``. ``seconds`` is the time of the series that made them. The least of the first times counts: a
+    busy machine makes some of them longer, work that was left makes all longer.
+    """
+    if not first or median(again) <= 0:  # As in ``late_work``.
+        return None
+    excess = min(first) - median(again)
+    if excess > max(UNFINISHED_SLACK_SECONDS + half_spread(again), UNFINISHED_SHARE * seconds):
+        return f"outputs take {excess * 1e3:.3f} ms longer to be handed over for the first time than for the second"
+    return None
+
+
+def below_floor(seconds: float, baselines: Sequence[float], floor: float) -> str | None:
+    """Whether a time is faster than the physics of the device allow, or None.
+
+    A floor that a baseline passes too is a wrong floor (the ceilings were measured on a busy machine, say).
+    """
+    if seconds >= FLOOR_SHARE * floor or any(baseline < FLOOR_SHARE * floor for baseline in baselines):
+        return None
+    return (
+        f"{seconds * 1e6:.2f} us is less than this device needs to move the data or do the sums, {floor * 1e6:.2f} us"
+    )
+
+
+def half_spread(values: Sequence[float]) -> float:
+    """Half the range of the middle half: what noise does to most of the values."""
+    if not values:
+        return 0.0
+    ordered = sorted(values)
+    return (ordered[3 * (len(ordered) - 1) // 4] - ordered[(len(ordered) - 1) // 4]) / 2

@@ -1,0 +1,209 @@
+"""Series: many calls in a row, each on inputs of its own, with all outputs kept, by the judge's own clock.
+
+What a worker says of its time is said by a process that runs a stranger's code. The judge's clock does not lie, but it
+sees a whole exchange: request, work, reply. A series makes the work long against the rest. What the rest takes is
+learnt from the baselines, which answer the same requests. So that no call of it can be left out, put off or answered
+from memory, each has inputs that were never seen, they are overwritten before the outputs are asked for, all outputs
+are handed over at once by the clock (the first time and again), and one of them, which the program cannot guess, is
+compared with what the reference makes of it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from statistics import median
+
+import torch
+
+from kernelevolve.judge.correctness import BoundCandidate, output_slots
+from kernelevolve.judge.oracle import Case
+from kernelevolve.judge.rejection import Rejected
+from kernelevolve.judge.session import Binding, Call
+from kernelevolve.judge.timing import Contestant, Inputs
+from kernelevolve.judge.verdict import Clock, OutputError, Samples, Stage, VerdictKind
+from kernelevolve.workers.layout import Layout, TensorSlot, leaves, same_leaves
+from kernelevolve.workers.messages import ClockName, OutputDescription
+
+SERIES_SECONDS = 5e-3
+"""Length of a series against which the noise of a hand-shake is small."""
+MOST_CALLS = 256
+_LEAST_CALLS = 5
+"""So many outputs live side by side wherever calls are short enough: a program with fewer buffers is seen."""
+_LONG_CALL_SECONDS = 0.1
+_BYTES = {"cpu": 64 << 20, "cuda": 1 << 30}
+"""Memory for the inputs of a series and its outputs, these twice."""
+_HEAD_START = 1.5
+_LONGEST_HEAD_START = 0.05
+"""Seconds."""
+_BASELINE_HAND_OVERS = 2
+"""In so many rounds a baseline's outputs are handed over, to know what that costs."""
+METHOD = "judge's clock over a series of calls on different inputs, hand-shake of the baselines subtracted"
+
+Places = Mapping[int, Mapping[str, TensorSlot]]
+
+
+def series_calls(seconds: float, case: Case, device_type: str) -> int:
+    """How many calls of this length make a series."""
+    tensors = [leaf for _, leaf in leaves(case.inputs) if isinstance(leaf, torch.Tensor)]
+    size = sum(t.numel() * t.element_size() for t in tensors)
+    layout = Layout()
+    output_slots(case, layout)
+    fitting = _BYTES[device_type] // max(1, size + 2 * layout.bytes)
+    least = _LEAST_CALLS if seconds < _LONG_CALL_SECONDS else 1
+    return max(1, min(MOST_CALLS, fitting, max(least, ceil(SERIES_SECONDS / max(seconds, 1e-7)))))
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """One series of one program."""
+
+    calls: int
+    claimed: float
+    """Seconds for all calls, by the worker's clock."""
+    outer: float
+    """The same by the judge's, with the hand-shake, and without the time that one of the two stood waiting for a
+    processor. Other threads of a program may have waited too, but within the calls, so both clocks have seen that."""
+
+    @property
+    def gap(self) -> float:
+        """What the worker's clock leaves unexplained."""
+        return self.outer - self.claimed
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """Seconds to hand over all outputs of a series, with cold caches: for the first time, and once more."""
+
+    first: float
+    again: float
+
+
+@dataclass(slots=True)
+class SeriesSession:
+    """Series of all programs in turn, in rounds."""
+
+    candidate: Contestant
+    others: Sequence[Contestant]
+    bound: BoundCandidate
+    calls: int
+    clock: ClockName
+    known: Callable[[], Case]
+    """A case with a golden."""
+    fresh: Callable[[], Inputs]
+    """Inputs that nobody has seen."""
+    golden: Callable[[Inputs], Case]
+    """What must come out for such inputs."""
+    rng: random.Random
+    stage: Stage
+    taken: dict[str, list[Taken]] = field(default_factory=dict)
+    """By program; the i-th of each belong to one round."""
+    hand_overs: dict[str, list[HandOver]] = field(default_factory=dict)
+    errors: list[OutputError] = field(default_factory=list)
+
+    def run(self, rounds: int) -> None:
+        """Take so many rounds. Raises Rejected."""
+        everyone = [self.candidate, *self.others]
+        # Not recorded: memory for many outputs is new to the programs, and how far a host must run ahead is unknown.
+        launching = max(self._take(program, "wall", None, checked=False).outer for program in everyone)
+        head_start = min(_LONGEST_HEAD_START, _HEAD_START * launching) if self.clock == "device" else None
+        for number in range(rounds):
+            self.rng.shuffle(everyone)
+            for program in everyone:
+                checked = program is self.candidate or number < _BASELINE_HAND_OVERS
+                found = self._take(program, self.clock, head_start, checked=checked)
+                self.taken.setdefault(program.name, []).append(found)
+
+    @property
+    def hand_shake(self) -> float:
+        """Seconds of an exchange that are not work, in the median over the baselines' series."""
+        return max(0.0, median(self.usual_gaps)) if self.others else 0.0
+
+    @property
+    def usual_gaps(self) -> list[float]:
+        """What the clocks of the baselines leave unexplained, one number a series."""
+        return [taken.gap for other in self.others for taken in self.taken[other.name]]
+
+    def seconds(self, program: str) -> list[float]:
+        """Seconds per call by the judge's clock, one for each round."""
+        shake = self.hand_shake
+        return [max(taken.outer - shake, 1e-9) / taken.calls for taken in self.taken[program]]
+
+    def samples(self, workload: str) -> list[Samples]:
+        """Everything taken, one record a program."""
+        return [
+            Samples(
+                program=program.name, workload=workload, clock=Clock.JUDGE, method=METHOD,
+                blocks=tuple((seconds,) for seconds in self.seconds(program.name)),
+            )
+            for program in (self.candidate, *self.others)
+        ]  # fmt: skip
+
+    def _take(self, program: Contestant, clock: ClockName, head_start: float | None, *, checked: bool) -> Taken:
+        known = self.known()
+        inputs = [known.inputs, *(self.fresh() for _ in range(self.calls - 1))]
+        session, timeout = program.session, program.run_seconds
+        with program.alone(), program.blamed(), session.series(inputs) as bindings:
+            session.ready(bindings, timeout)
+            call = session.call(program.instance, bindings, timeout, clock, head_start)
+            if checked:
+                self._hand_over(program, call, bindings, known, inputs)
+            session.forget(call)
+        return Taken(self.calls, call.seconds(clock), call.outer - call.delayed)
+
+    def _hand_over(
+        self, program: Contestant, call: Call, bindings: Sequence[Binding], known: Case, inputs: Sequence[Inputs]
+    ) -> None:
+        """Have all outputs handed over twice; compare the candidate's first one and one that it cannot guess."""
+        session, timeout = program.session, program.run_seconds
+        mine = program is self.candidate
+        effects = self.bound.effects
+        if not effects.aliases and not effects.mutates:
+            session.spoil(bindings)
+        cases = {0: known}
+        if mine and len(inputs) > 1:
+            chosen = self.rng.randrange(1, len(inputs))
+            cases[chosen] = self.golden(inputs[chosen])
+        places = self._places(bindings, cases)
+        session.ready((), timeout)
+        described, describing = session.describe(call)
+        if mine:
+            for index, case in cases.items():
+                self.bound.check_form(described[index], case, self.stage)
+        if any(_shapes(described[index]) != _shapes(described[0]) for index in places if index not in cases):
+            places = self._places(bindings[:1], cases)  # Shapes hang on the contents, and only these are known.
+        outputs, pulling = session.pull(call, places, timeout)
+        if mine:
+            for index, case in cases.items():
+                self.errors += self._compare(case, outputs[index])
+        again = session.hand_over(call, places, timeout)
+        self.hand_overs.setdefault(program.name, []).append(HandOver(describing + pulling, again))
+
+    def _compare(self, case: Case, outputs: dict[str, torch.Tensor]) -> tuple[OutputError, ...]:
+        try:
+            return self.bound.compare(case, outputs, self.stage)
+        except Rejected as rejected:
+            reason = f"in a series of {self.calls} calls whose outputs all live, {rejected.reason}"
+            raise Rejected(VerdictKind.WRONG, self.stage, reason, "", rejected.errors) from None
+
+    def _places(self, bindings: Sequence[Binding], cases: Mapping[int, Case]) -> Places:
+        """Where the outputs go: all of them if all inputs have the same shapes, else those of the cases."""
+        layout = Layout()
+        alike = [i for i, binding in enumerate(bindings) if _same_form(binding.slots, bindings[0].slots)]
+        places = {index: output_slots(cases.get(index, cases[0]), layout) for index in alike}
+        return places | {i: output_slots(case, layout) for i, case in cases.items() if i not in places}
+
+
+def _shapes(described: Sequence[OutputDescription]) -> list[tuple[str, str, tuple[int, ...]]]:
+    return [(leaf.path, leaf.dtype, leaf.shape) for leaf in described]
+
+
+def _same_form(a: object, b: object) -> bool:
+    """Whether two trees of places hold tensors of the same shapes, wherever they lie."""
+    return same_leaves(*(tuple(_form(leaf) for _, leaf in leaves(tree)) for tree in (a, b)))
+
+
+def _form(leaf: object) -> object:
+    return (str(leaf.shape), leaf.dtype) if isinstance(leaf, TensorSlot) else repr(leaf)
