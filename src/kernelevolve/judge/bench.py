@@ -31,7 +31,7 @@ from kernelevolve.problems.instance import load_instance
 from kernelevolve.targets import Target
 from kernelevolve.workers import sandbox
 from kernelevolve.workers.device import arena_maker
-from kernelevolve.workers.isolation import IsolationPolicy, interpreter_directories
+from kernelevolve.workers.isolation import Capability, IsolationPolicy, interpreter_directories
 from kernelevolve.workers.launcher import Launcher
 from kernelevolve.workers.layout import map_leaves
 from kernelevolve.workers.messages import ClockName, ReferenceProgram
@@ -125,11 +125,16 @@ class Bench:
 
     # -- workers ---------------------------------------------------------------------------------------------------
 
-    def open_candidate(self) -> tuple[ProgramSession, Path]:
-        """A new worker for a candidate, and its directory (to be given to ``clean`` afterwards)."""
+    def open_candidate(self, capabilities: frozenset[Capability] = frozenset()) -> tuple[ProgramSession, Path]:
+        """A new worker for a candidate, and its directory (to be given to ``clean`` afterwards).
+
+        ``capabilities`` are kept in a worker that is profiled, by a tool that does not work without them.
+        """
         place = Path(tempfile.mkdtemp(prefix="candidate-", dir=self._scratch))
         budget = self.settings.compile_seconds + 100 * self.settings.run_seconds
-        session = self._open(place, int(budget * self.threads), {}, writable=(), hidden=(self._workspace,))
+        session = self._open(
+            place, int(budget * self.threads), {}, writable=(), hidden=(self._workspace,), capabilities=capabilities
+        )
         self.isolation = session.handle.isolation | {"level": sandbox.level_of(session.handle.isolation)}
         return session, place
 
@@ -146,6 +151,7 @@ class Bench:
         variables: Mapping[str, str],
         writable: tuple[Path, ...],
         hidden: tuple[Path, ...],
+        capabilities: frozenset[Capability] = frozenset(),
     ) -> ProgramSession:
         home = _made(place / "home")
         on_cpu = self.target.device_type == "cpu"
@@ -156,6 +162,7 @@ class Bench:
             hidden=(*temporary, *hidden),
             visible=(*interpreter_directories(), *{path.parent.resolve() for path in self.problem.payload.values()}),
             measures=self.settings.sandbox.measures,
+            capabilities=capabilities,
             memory_bytes=self._memory_bytes() if on_cpu else None,
             cpu_seconds=cpu_seconds,
         )
