@@ -70,7 +70,8 @@ class ModelNew(torch.nn.Module):
 '''
 THEIRS = """
 import json, sys, time, types
-for name in ("openai", "litellm", "dotenv", "tqdm", "requests", "datasets"):  # Imported beside the evaluator, unused by it.
+# Imported beside the evaluator, and unused by it.
+for name in ("openai", "litellm", "dotenv", "tqdm", "requests", "datasets"):
     try:
         __import__(name)
     except ImportError:
