@@ -18,7 +18,7 @@ LONGEST_FILE = 400
 
 ROOMS = (
     ("errors", "hashing", "registry", "candidates", "problems", "languages", "targets"),
-    ("workers", "judge"),
+    ("workers", "profilers", "judge"),
     ("tuning", "operators", "search", "store"),
     ("engine",),
     ("loading", "run", "workspace", "report", "session", "front door", "doctor", "cli"),
@@ -31,7 +31,9 @@ ENGINE = frozenset(
     | {"state", "steady_state"}
 )
 """The modules of ``search/`` that are the engine's floor: what needs judge, store, operators and policies together."""
-JUDGE_IN_PUBLIC = frozenset({"kernelevolve.judge", "kernelevolve.judge.protocol", "kernelevolve.judge.verdict"})
+JUDGE_IN_PUBLIC = frozenset(
+    {f"kernelevolve.{name}" for name in ("judge", "judge.protocol", "judge.verdict", "judge.diagnosis")}
+)
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,12 @@ from kernelevolve.candidates import Candidate
 from kernelevolve.candidates.structure import materialise, split_config
 from kernelevolve.errors import InvalidCandidate, InvalidProblem, InvalidRequest, KernelEvolveError, MissingTarget
 from kernelevolve.judge.protocol import Judge
-from kernelevolve.judge.verdict import Effort, Verdict
+from kernelevolve.judge.verdict import Effort, Verdict, VerdictKind
 from kernelevolve.languages import detect
 from kernelevolve.operators import OPERATORS
 from kernelevolve.problems import Problem, Role
 from kernelevolve.problems.loaders import from_module, load_problem
+from kernelevolve.profilers import PROFILERS, Diagnosis
 from kernelevolve.run import BEST_DIRECTORY, KERNEL_FILE, Run
 from kernelevolve.search.engine import Engine
 from kernelevolve.search.events import Listener
@@ -148,6 +149,44 @@ def verify(
     judge = open_judge(text, device, open_store(out), _sandbox(sandbox))
     try:
         return judge.evaluate(program, effort)
+    finally:
+        judge.close()
+
+
+def profile(
+    problem: Problem | Path | str,
+    candidate: Candidate | Path | str,
+    *,
+    target: str = "auto",
+    workload: str | None = None,
+    profilers: Sequence[str] | None = None,
+    sandbox: Sandbox | str = Sandbox.AUTO,
+    out: Path | str = "runs",
+) -> tuple[Verdict, Diagnosis]:
+    """Judge one candidate as in a search, then put it to the profilers: the verdict, and what holds it back.
+
+    A candidate that is correct, or wrong and yet runs, is profiled on ``workload`` (by default the slowest that was
+    timed); of any other the diagnosis says only that it was not. ``profilers`` are names, all that fit by default.
+    Raises KernelEvolveError for what cannot be read or run here, and for names that do not exist.
+    """
+    from kernelevolve.judge.diagnosis import diagnose
+    from kernelevolve.judge.local import LocalJudge
+    from kernelevolve.judge.settings import JudgeSettings
+
+    for name in profilers or ():
+        PROFILERS.get(name)
+    device = resolve(target)
+    text = load_problem(problem) if not isinstance(problem, Problem) else problem
+    program = candidate if isinstance(candidate, Candidate) else read_candidate(Path(candidate))
+    # One baseline shows that the machine times as it should; what the others reach is no part of a diagnosis.
+    settings = JudgeSettings(sandbox=_sandbox(sandbox), baselines=("eager",))
+    judge = LocalJudge(text, device, workspace=open_store(out).workspace / "judge", settings=settings)
+    try:
+        verdict = judge.evaluate(program, Effort.SCREEN)
+        if verdict.kind not in (VerdictKind.CORRECT, VerdictKind.WRONG):
+            missing = dict.fromkeys(PROFILERS, f"a candidate that is {verdict.kind} is not profiled")
+            return verdict, diagnose(verdict, missing=missing)
+        return verdict, judge.profile(program, verdict, workload=workload, profilers=profilers)
     finally:
         judge.close()
 

@@ -13,6 +13,7 @@ from kernelevolve import __version__
 from kernelevolve.cli.boundary import guarded
 from kernelevolve.cli.doctor import doctor
 from kernelevolve.cli.optimize import optimize
+from kernelevolve.cli.profile import profile
 from kernelevolve.cli.runs import list_runs
 from kernelevolve.cli.selftest import selftest
 from kernelevolve.cli.show import show
@@ -43,6 +44,7 @@ def _root(
 
 app.command(short_help="Search for a faster kernel.")(optimize)
 app.command(short_help="Judge one file that somebody wrote.")(verify)
+app.command(short_help="Say what holds one file back, and by what evidence.")(profile)
 app.command(short_help="Say which problems can tell a right kernel from a wrong one.")(vet)
 app.command(short_help="Show what a run found, why it is fast, and what failed.")(show)
 app.command("list", short_help="List the runs.")(list_runs)

@@ -34,7 +34,7 @@ from kernelevolve.problems.instance import load_instance
 from kernelevolve.targets import Target
 from kernelevolve.workers import sandbox
 from kernelevolve.workers.device import arena_maker
-from kernelevolve.workers.isolation import IsolationPolicy, interpreter_directories
+from kernelevolve.workers.isolation import Capability, IsolationPolicy, interpreter_directories
 from kernelevolve.workers.launcher import Launcher
 from kernelevolve.workers.layout import map_leaves
 from kernelevolve.workers.messages import ClockName, ReferenceProgram
@@ -131,11 +131,16 @@ class Bench:
 
     # -- workers ---------------------------------------------------------------------------------------------------
 
-    def open_candidate(self) -> tuple[ProgramSession, Path]:
-        """A new worker for a candidate, and its directory (to be given to ``clean`` afterwards)."""
+    def open_candidate(self, capabilities: frozenset[Capability] = frozenset()) -> tuple[ProgramSession, Path]:
+        """A new worker for a candidate, and its directory (to be given to ``clean`` afterwards).
+
+        ``capabilities`` are kept in a worker that is profiled, by a tool that does not work without them.
+        """
         place = Path(tempfile.mkdtemp(prefix="candidate-", dir=self._scratch))
         budget = self.settings.compile_seconds + 100 * self.settings.run_seconds
-        session = self._open(place, int(budget * self.threads), {}, writable=(), hidden=(self._workspace,))
+        session = self._open(
+            place, int(budget * self.threads), {}, writable=(), hidden=(self._workspace,), capabilities=capabilities
+        )
         self.isolation = session.handle.isolation | {"level": sandbox.level_of(session.handle.isolation)}
         return session, place
 
@@ -152,6 +157,7 @@ class Bench:
         variables: Mapping[str, str],
         writable: tuple[Path, ...],
         hidden: tuple[Path, ...],
+        capabilities: frozenset[Capability] = frozenset(),
         watched: Launcher | None = None,
     ) -> ProgramSession:
         """A worker; if it comes from a launcher of ``watched`` ones, it is arranged for that."""
@@ -164,6 +170,7 @@ class Bench:
             hidden=(*temporary, *hidden),
             visible=(*interpreter_directories(), *{path.parent.resolve() for path in self.problem.payload.values()}),
             measures=self.settings.sandbox.measures,
+            capabilities=capabilities,
             memory_bytes=self._memory_bytes() if on_cpu else None,
             limit_addresses=watched is None,
             cpu_seconds=cpu_seconds,
@@ -213,7 +220,7 @@ class Bench:
                 launcher, variables = self._watched, sanitizer.CHILDREN
         place = Path(tempfile.mkdtemp(prefix="watched-", dir=self._scratch))
         budget = self.settings.compile_seconds + self.settings.memory_check_seconds
-        session = self._open(place, int(budget * self.threads) + 1, variables, (), (self._workspace,), launcher)
+        session = self._open(place, int(budget * self.threads) + 1, variables, (), (self._workspace,), watched=launcher)
         return session, place
 
     def arguments(

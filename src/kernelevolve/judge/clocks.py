@@ -13,8 +13,10 @@ CLOCK_SHARE = 0.15
 """Share of a single call by which the judge's clock may exceed the worker's."""
 SERIES_SHARE = 0.08
 """Share of a series by which it may."""
-SLACK_SECONDS = 1e-4
-"""By how much the usual hand-shakes of two programs may differ."""
+SLACK_SECONDS = 5e-4
+"""By how much the usual hand-shakes of two programs in single calls may differ."""
+SERIES_SLACK_SECONDS = 3e-4
+"""The same for the least of several hand-shakes, as after a series."""
 ALONE_SLACK_SECONDS = 1e-3
 """What a hand-shake may cost if no baseline shows what it costs here."""
 COLD_WARM_RATIO = 0.7
@@ -35,7 +37,7 @@ def series_disagreement(gaps: Sequence[float], usual: Sequence[float], outer: fl
     unexplained of theirs, and ``outer`` is the time of one series, all in seconds. The least gap counts: noise
     lengthens some exchanges, a false clock shortens every reading.
     """
-    slack = SLACK_SECONDS + half_spread(usual) if usual else ALONE_SLACK_SECONDS
+    slack = SERIES_SLACK_SECONDS + half_spread(usual) if usual else ALONE_SLACK_SECONDS
     excess = min(gaps) - max(0.0, median(usual) if usual else 0.0)
     if excess <= slack + SERIES_SHARE * outer:
         return None
@@ -68,7 +70,7 @@ def cold_below_series(cold: float, series: Sequence[float], calls: int) -> str |
     of ``calls`` calls, by the judge's clock.
     """
     least = min(series)
-    if cold >= COLD_WARM_RATIO * (least - SLACK_SECONDS / calls):
+    if cold >= COLD_WARM_RATIO * (least - SERIES_SLACK_SECONDS / calls):
         return None
     return f"a single call is said to take {cold * 1e6:.1f} us, one of {calls} in a row takes {least * 1e6:.1f} us"
 

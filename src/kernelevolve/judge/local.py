@@ -5,18 +5,25 @@ from __future__ import annotations
 import random
 import secrets
 import traceback
+from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 
 from kernelevolve.candidates import Candidate
-from kernelevolve.errors import KernelEvolveError
+from kernelevolve.errors import InvalidRequest, KernelEvolveError
 from kernelevolve.judge.bench import Bench
+from kernelevolve.judge.diagnosis import diagnose_facts, facts_of
 from kernelevolve.judge.evaluation import Evaluation
+from kernelevolve.judge.profiling import profile
 from kernelevolve.judge.settings import JudgeSettings
 from kernelevolve.judge.verdict import Effort, Verdict, VerdictKind
 from kernelevolve.problems import Problem, Role
+from kernelevolve.profilers import Diagnosis
 from kernelevolve.targets import Target
 
+_LIKELY_SECONDS = 0.1
+"""Of a call that was not timed, to choose how many are profiled."""
 _ATTEMPTS = 2
 """An evaluation that failed through no fault of the candidate is repeated once."""
 
@@ -61,6 +68,36 @@ class LocalJudge:
                 reason=" ".join(sentence.split())[:500],
                 detail=traceback.format_exc(limit=-8),
             )
+
+    def profile(
+        self,
+        candidate: Candidate,
+        verdict: Verdict,
+        *,
+        workload: str | None = None,
+        profilers: Sequence[str] | None = None,
+    ) -> Diagnosis:
+        """The diagnosis of a judged candidate on one workload: by default the slowest that was timed.
+
+        A candidate that is wrong is profiled on the first workload. ``profilers`` are names, all that fit by default.
+        Raises InvalidRequest if there is no such workload, ValueError if the candidate does not run.
+        """
+        if verdict.kind not in (VerdictKind.CORRECT, VerdictKind.WRONG):
+            raise ValueError(f"a candidate that is {verdict.kind} cannot be profiled")
+        known = {found.name: found for found in self._bench.workloads(*Role)}
+        if workload is not None and workload not in known:
+            raise InvalidRequest(f"there is no workload {workload!r}", fix=f"use one of: {', '.join(known)}")
+        facts = facts_of(verdict, workload, self._bench.ceilings.launch_seconds)
+        chosen = known.get(facts.workload) or self._bench.workloads(Role.SEARCH)[0]
+        if facts.floor_seconds is None:
+            with self._bench.lock.working():
+                floor = self._bench.rooflines([chosen])[chosen.name]
+            facts = replace(
+                facts, workload=chosen.name, floor_seconds=floor.floor_seconds, floor_bound=floor.bound,
+                bytes=floor.bytes, threads=self._bench.threads,
+            )  # fmt: skip
+        profiled = profile(self._bench, candidate, chosen, facts.wall_seconds or _LIKELY_SECONDS, profilers)
+        return diagnose_facts(facts, profiled.evidence, profiled.ran, profiled.missing)
 
     def baselines(self) -> dict[str, float | None]:
         """Seconds per call of each named baseline, geometric mean over the search workloads; None if it cannot run."""

@@ -29,6 +29,10 @@ _WIDE = {
     torch.complex64: torch.complex128, torch.complex32: torch.complex128,
 }  # fmt: skip
 """Formats that carry values. The eight-bit ones are left alone: a cast to one of them is the task itself."""
+_TERMS_AT_NO_COST = 8.0
+"""Root of the number of terms up to which the floors of the policy allow for any order of a sum. The rms error of one
+that is formed in order grows with the root of its length (Higham, SIAM J. Sci. Comput. 14(4), 1993, section 3), and
+8192 atomic additions are honest fp32 arithmetic though the reference sums in a tree."""
 _REORDERED = 2.0
 """Times the reference's own rms error that an honest program may have because it sums in another order."""
 
@@ -212,8 +216,9 @@ class Oracle:
             golden = {path: leaf.to(_finest(leaf)) if _is_float(leaf) else leaf for path, leaf in own.items()}
             second, nudged = reference.outputs(others), reference.outputs(map_tensors(inputs, _nudged))
             errors = {path: nudged[path].to(_finest(own[path])) - golden[path] for path in own if _is_float(own[path])}
+        size = _largest(inputs)
         expected = [
-            self._expect_float(path, leaf, golden[path], errors.pop(path), second.get(path))
+            self._expect_float(path, leaf, golden[path], errors.pop(path), second.get(path), size)
             if _is_float(leaf)
             else ExpectedOutput(
                 path, leaf, leaf.dtype, tuple(leaf.shape), 0.0, 0.0, _moved(leaf, second.get(path)), 0.0, 0.0
@@ -232,19 +237,27 @@ class Oracle:
             cotangents = {path: torch.randn_like(leaf) for path, leaf in own.items() if _is_float(leaf)}
         mine, exact = (reference.gradients(case.inputs, cotangents, wide=wide) for wide in (False, True))
         second = reference.gradients(others, cotangents, wide=True) if _same_shapes(case.inputs, others) else {}
+        size = max(_largest(case.inputs), *(leaf.numel() for leaf in cotangents.values()))
         gradients = [
-            self._expect_float(path, leaf, exact[path], leaf.double() - exact[path], second.get(path))
+            self._expect_float(path, leaf, exact[path], leaf.double() - exact[path], second.get(path), size)
             for path, leaf in mine.items()
         ]
         return replace(case, cotangents=cotangents, gradients=gradients)
 
     def _expect_float(
-        self, path: str, own: torch.Tensor, golden: torch.Tensor, error: torch.Tensor, second: torch.Tensor | None
+        self,
+        path: str,
+        own: torch.Tensor,
+        golden: torch.Tensor,
+        error: torch.Tensor,
+        second: torch.Tensor | None,
+        size: int,
     ) -> ExpectedOutput:
         """Limits by the tolerance policy, with the machine epsilon of fp32 for the narrower formats.
 
         A 16-bit kernel accumulates in fp32, so its output rounds once, as the reference's does; 4 units in the last
-        place of bfloat16 would be 3 %.
+        place of bfloat16 would be 3 %. Where an input of ``size`` elements is reduced to fewer, the floors grow with
+        the root of their ratio, as the error of a sum does that is formed in order.
         The limit from the moved part is never drawn tighter than what another order of the same sums needs: where the
         moved part drowns in rounding, no limit separates right from wrong, and vetting says so.
         """
@@ -258,6 +271,7 @@ class Oracle:
             magnitude = torch.where(finite & torch.isfinite(golden), golden, 0.0)
         policy, eps = self._tolerance, min(torch.finfo(own.dtype).eps, torch.finfo(torch.float32).eps)
         reference_rms, reference_max, moved = rms(error), peak(error), _moved(golden, second)
+        eps *= max(1.0, math.sqrt(size / max(1, own.numel())) / _TERMS_AT_NO_COST)
         rms_limit = max(policy.k * reference_rms, policy.floor * eps * rms(magnitude))
         if moved > 0:
             rms_limit = min(rms_limit, max(policy.moved_fraction * moved, _REORDERED * reference_rms))
@@ -338,6 +352,13 @@ def _is_finer(golden: Outputs, own: Outputs) -> bool:
         golden[path].shape == leaf.shape
         and (not _is_float(leaf) or (_is_float(golden[path]) and golden[path].itemsize > leaf.itemsize))
         for path, leaf in own.items()
+    )
+
+
+def _largest(inputs: tuple[Any, ...]) -> int:
+    """Elements of the largest floating input."""
+    return max(
+        (leaf.numel() for _, leaf in leaves(inputs) if isinstance(leaf, torch.Tensor) and _is_float(leaf)), default=0
     )
 
 

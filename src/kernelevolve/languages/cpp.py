@@ -12,10 +12,11 @@ import os
 import platform
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 from kernelevolve.errors import MissingTarget
 from kernelevolve.hashing import digest_bytes
@@ -103,6 +104,28 @@ def _bind(library: ctypes.CDLL, prototype: Prototype) -> Callable[..., Any]:
     return call
 
 
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What one module was made of."""
+
+    source: str
+    flags: tuple[str, ...]
+    """All that the compiler was given besides the file names, ``FLAGS`` included."""
+
+
+Watcher: TypeAlias = Callable[[Built, Prototype, Callable[..., Any]], Callable[..., Any]]
+_watcher: Watcher | None = None
+
+
+def watch(watcher: Watcher) -> None:
+    """Have every function that is built in this process from now on replaced by what ``watcher`` makes of it.
+
+    For profilers, in a worker of their own: they see which sources a candidate builds and with what it calls them.
+    """
+    global _watcher
+    _watcher = watcher
+
+
 def build(source: str, *, flags: Sequence[str] = ()) -> CppModule:
     """Compile and load a C++ source; ``flags`` come after ``FLAGS`` and may override them.
 
@@ -131,7 +154,13 @@ def build(source: str, *, flags: Sequence[str] = ()) -> CppModule:
         (path.parent / SOURCE_FILE).write_text(source)
         return run_compiler([found, *options, f"-I{INCLUDE}", SOURCE_FILE, "-o", path.name], path.parent)
 
-    return CppModule(cached_build({"source": source, "flags": options, **_environment()}, ".so", make), prototypes)
+    path = cached_build({"source": source, "flags": options, **_environment()}, ".so", make)
+    module = CppModule(path, prototypes)
+    if _watcher is not None:
+        built = Built(source, tuple(options))
+        for name, prototype in prototypes.items():
+            setattr(module, name, _watcher(built, prototype, getattr(module, name)))
+    return module
 
 
 def _check(prototype: Prototype) -> None:

@@ -10,10 +10,10 @@ class TolerancePolicy(BaseModel):
 
     With ``e_ref`` the error of the reference in its stated dtype against the golden, ``eps`` the machine epsilon of
     the output dtype, but at most that of fp32, in which narrower kernels accumulate, and ``rms`` the root mean square
-    of the golden:
+    of the golden, ``n`` 1 or, if more, an eighth of the root of how many input elements there are to one of the output:
 
-    * rms error <= max(k * rms(e_ref), floor * eps * rms(golden))
-    * max error <= max(k_max * max(e_ref), floor_max * eps * max|golden|)
+    * rms error <= max(k * rms(e_ref), floor * eps * n * rms(golden))
+    * max error <= max(k_max * max(e_ref), floor_max * eps * n * max|golden|)
     * rms error <= moved_fraction * rms(golden(x1) - golden(x2)), the part of the output that the inputs move
     """
 

@@ -232,6 +232,11 @@ class WorkerHandle:
             exchange.reply, exchange.seconds, max(waits.values(), default=0) * 1e-9, (judge + main) * 1e-9
         )
 
+    @property
+    def worker_pid(self) -> int | None:
+        """The worker proper, as this process sees it; None once it has ended."""
+        return None if self._closed else next(_descendants(self.pid), None)
+
     def pause(self) -> None:
         """Stop every process of the worker, so that it can neither work nor disturb others until ``resume``."""
         self._signal_all(signal.SIGSTOP)

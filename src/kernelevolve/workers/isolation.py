@@ -17,7 +17,7 @@ import signal
 import struct
 import sys
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from pathlib import Path
 
 from kernelevolve.workers import landlock, mounts, seccomp, task_groups
@@ -41,6 +41,13 @@ class Measure(StrEnum):
     SECCOMP = "seccomp"
 
 
+class Capability(IntEnum):
+    """Capabilities that a tool needs inside a worker, by their numbers in ``linux/capability.h``."""
+
+    SYS_ADMIN = 21
+    """For counters of an NVIDIA GPU. What else it allows (mounts, namespaces, bpf) seccomp and Landlock still deny."""
+
+
 @dataclass(frozen=True, slots=True)
 class IsolationPolicy:
     """What one worker is allowed. Paths are absolute and resolved."""
@@ -55,6 +62,8 @@ class IsolationPolicy:
     """Directories to be shown, read-only, even if they lie below a hidden one: the interpreter and our own code."""
     measures: frozenset[Measure] = frozenset(Measure)
     """What is tried."""
+    capabilities: frozenset[Capability] = frozenset()
+    """What a profiled worker keeps; none in a worker that is judged."""
     memory_bytes: int | None = None
     """Memory that a worker may use; None for no limit."""
     limit_addresses: bool = True
@@ -147,14 +156,15 @@ def confine(policy: IsolationPolicy, report: dict[str, str]) -> None:
     _set_limits(policy, report)
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
     try:
-        _drop_capabilities()
-        report["capabilities"] = "none"
+        _drop_capabilities(policy.capabilities)
+        kept = ", ".join(sorted(capability.name for capability in policy.capabilities))
+        report["capabilities"] = f"all dropped but {kept}" if kept else "none"
     except OSError as error:
         report["capabilities"] = f"kept: {error.strerror}"
     report["landlock"] = report["seccomp"] = _OFF
     if Measure.LANDLOCK in policy.measures:
         try:
-            report["landlock"] = landlock.restrict(_landlock_rules(policy, own_files=report["files"] == "read-only"))
+            report["landlock"] = landlock.restrict(_landlock_rules(policy, report))
         except OSError as error:
             report["landlock"] = f"refused: {error.strerror}"
     if Measure.SECCOMP in policy.measures:
@@ -185,9 +195,12 @@ def _set_limits(policy: IsolationPolicy, report: dict[str, str]) -> None:
         resource.setrlimit(kind, (value, value))
 
 
-def _landlock_rules(policy: IsolationPolicy, *, own_files: bool) -> landlock.Rules:
-    places = (policy.scratch, *policy.writable, _OWN_THREADS)
-    if own_files:
+def _landlock_rules(policy: IsolationPolicy, report: dict[str, str]) -> landlock.Rules:
+    # A profiler starts the process in which CUDA runs, so its directory is not known yet. A /proc of the worker's own
+    # holds nobody else's, and what steers the kernel is mounted read-only there.
+    threads = Path("/proc") if policy.capabilities and report.get("pid") == "own" else _OWN_THREADS
+    places = (policy.scratch, *policy.writable, threads)
+    if report["files"] == "read-only":
         # What is hidden is an empty file system of the worker's own, and what it must not see is out of sight.
         return landlock.Rules((Path("/"),), (*places, *policy.hidden), mounts.device_nodes())
     shared = frozenset({*policy.hidden, mounts.DEVICES, mounts.SERVICES})
@@ -198,12 +211,16 @@ def _mapped_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
-def _drop_capabilities() -> None:
+def _drop_capabilities(kept: frozenset[Capability]) -> None:
     with contextlib.suppress(OSError):
         # Fails for whoever lacks CAP_SETPCAP, who has nothing to drop, and beyond the last capability of this kernel.
         for capability in range(64):
-            _prctl(_PR_CAPBSET_DROP, capability)
+            if capability not in kept:
+                _prctl(_PR_CAPBSET_DROP, capability)
     with contextlib.suppress(OSError):
         _prctl(_PR_CAP_AMBIENT, 4)
     header = struct.pack("Ii", _CAPABILITY_VERSION_3, 0)
-    _call(_libc.capset(header, struct.pack("6I", *[0] * 6)), "capset")
+    bits = sum(1 << capability for capability in kept)
+    lower = (bits & 0xFFFFFFFF,) * 2 + (0,)  # Effective, permitted and inheritable; then the same for the upper half.
+    upper = (bits >> 32,) * 2 + (0,)
+    _call(_libc.capset(header, struct.pack("6I", *lower, *upper)), "capset")

@@ -7,7 +7,8 @@ kept, both or neither, so that nothing tells it what a call is for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -163,6 +164,15 @@ class Forget:
     bindings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Inspect:
+    """Have a profiler's function look at the program from inside. Only sent to a worker whose word settles nothing."""
+
+    probe: Callable[..., dict[str, Any]]
+    """Called with a ``site.Site`` and the arguments; pickled by name, so it must be a function of a module of ours."""
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
 class Reply(BaseModel):
     """What every answer is checked against."""
 
@@ -213,6 +223,12 @@ class Described(Reply):
     outputs: tuple[Annotated[tuple[OutputDescription, ...], Field(max_length=4096)], ...]
 
 
+class Inspected(Reply):
+    """What a probe found, as JSON; the profiler that sent it validates the fields."""
+
+    report: dict[str, Any]
+
+
 class Failed(Reply):
     """The program raised. ``category`` says which kind of trouble it was."""
 
@@ -235,5 +251,6 @@ REPLIES: dict[type, type[Reply]] = {
     Differentiate: Done,
     ReadState: Done,
     Forget: Done,
+    Inspect: Inspected,
 }
 """What answers each request, unless it is ``Failed``."""

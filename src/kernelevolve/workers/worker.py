@@ -21,6 +21,7 @@ from kernelevolve.workers.faults import describe_fault
 from kernelevolve.workers.guarded import OwnInputs
 from kernelevolve.workers.layout import TensorSlot, leaves, materialise
 from kernelevolve.workers.program import Instance, LoadedProgram, load, qualified_type
+from kernelevolve.workers.site import Site
 from kernelevolve.workers.supervisor import Spawn
 
 
@@ -119,6 +120,9 @@ class Worker:
                     self._instances.pop(name, None)
                 for name in bindings:
                     self._bindings.pop(name, None)
+            case messages.Inspect(probe, arguments):
+                held = {name: binding.inputs for name, binding in self._bindings.items()}
+                return {"report": probe(Site(Path.cwd(), self._device, self._instances, held), **arguments)}
             case _:
                 raise TypeError(f"unknown request {type(message).__name__}")
         return {}
