@@ -242,6 +242,7 @@ def test_a_capability_that_a_tool_needs_opens_no_other_door(judge: LocalJudge) -
 
 
 @pytest.mark.nvidia
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU")
 def test_a_kernel_of_triton_is_seen_by_the_profilers_of_the_gpu(tmp_path: Path) -> None:
     problem = tmp_path / "problem.py"
     problem.write_text(SCALE.replace("64, 256", "8192, 4096").replace("[256]", "[4096]"))

@@ -35,6 +35,8 @@ _LEAST_CALLS = 5
 _LONG_CALL_SECONDS = 0.1
 _BYTES = {"cpu": 64 << 20, "cuda": 1 << 30}
 """Memory for the inputs of a series and its outputs, these twice."""
+_MOST_BYTES = {"cpu": 1 << 30, "cuda": 16 << 30}
+"""The same where it is needed for the least number of calls."""
 _HEAD_START = 1.5
 _LONGEST_HEAD_START = 0.05
 """Seconds."""
@@ -51,9 +53,10 @@ def series_calls(seconds: float, case: Case, device_type: str) -> int:
     size = sum(t.numel() * t.element_size() for t in tensors)
     layout = Layout()
     output_slots(case, layout)
-    fitting = _BYTES[device_type] // max(1, size + 2 * layout.bytes)
-    least = _LEAST_CALLS if seconds < _LONG_CALL_SECONDS else 1
-    return max(1, min(MOST_CALLS, fitting, max(least, ceil(SERIES_SECONDS / max(seconds, 1e-7)))))
+    each = max(1, size + 2 * layout.bytes)
+    least = min(_LEAST_CALLS, _MOST_BYTES[device_type] // each) if seconds < _LONG_CALL_SECONDS else 1
+    wanted = ceil(SERIES_SECONDS / max(seconds, 1e-7))
+    return max(1, least, min(MOST_CALLS, _BYTES[device_type] // each, wanted))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,11 @@
 """Which bottleneck the facts and the evidence name. Rules in the order in which they are asked; the first that holds.
 
-1. *launch*: the device works for less than ``BUSY`` of a call's wall time; or a call outside of all operations and
+1. *memory* or *compute*, near the ceiling: by the time that counts, which is the device's where there is one, the
+   candidate reaches ``NEAR`` of the roofline, whose bound it then is (Williams, Waterman and Patterson, CACM 52(4),
+   2009).
+2. *launch*: the device works for less than ``BUSY`` of a call's wall time; or a call outside of all operations and
    native functions takes more than that share; or the floor is shorter than an empty call (``Ceilings.launch_seconds``)
    and the time is at most ``LAUNCHES`` times that.
-2. *memory* or *compute*, near the ceiling: the candidate reaches ``NEAR`` of the roofline, whose bound it then is
-   (Williams, Waterman and Patterson, CACM 52(4), 2009).
 3. By the longest kernel's counters: the busier of memory and multiprocessors if it reaches ``NEAR``, else *latency*.
    60 % is the threshold of Nsight Compute's own rule ("achieved compute throughput and/or memory bandwidth below 60.0%
    of peak typically indicate latency issues").
@@ -83,7 +84,7 @@ class Facts:
 
 def name_bottleneck(facts: Facts, evidence: Sequence[Evidence]) -> tuple[Bottleneck, str]:
     """The bottleneck and why, as a clause without a full stop."""
-    rules = (_launch, _ceiling, _gpu_counters, _cpu_counters, _operations, _instructions)
+    rules = (_ceiling, _launch, _gpu_counters, _cpu_counters, _operations, _instructions)
     found = next((named for rule in rules if (named := rule(facts, evidence)) is not None), None)
     if found is not None:
         return found
@@ -119,7 +120,9 @@ def _ceiling(facts: Facts, evidence: Sequence[Evidence]) -> tuple[Bottleneck, st
     fraction = facts.distance.fraction
     if fraction is None or fraction < NEAR or facts.floor_bound not in ("memory", "compute"):
         return None
-    return Bottleneck(facts.floor_bound), f"it is near the ceiling, at {_percent(fraction)} of the roofline"
+    device = _value(evidence, Metric.DEVICE_SHARE)
+    waits = f"; the device works for {_percent(device)} of a call only" if device is not None and device < BUSY else ""
+    return Bottleneck(facts.floor_bound), f"it is near the ceiling, at {_percent(fraction)} of the roofline{waits}"
 
 
 def _gpu_counters(facts: Facts, evidence: Sequence[Evidence]) -> tuple[Bottleneck, str] | None:
