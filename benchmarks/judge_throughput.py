@@ -76,7 +76,8 @@ for name in ("openai", "litellm", "dotenv", "tqdm", "requests", "datasets"):
         __import__(name)
     except ImportError:
         module = types.ModuleType(name)
-        module.__getattr__ = lambda attribute: None
+        for attribute in ("OpenAI", "completion", "load_dotenv", "tqdm", "load_dataset", "Dataset"):
+            setattr(module, attribute, lambda *arguments, **named: None)
         sys.modules[name] = module
 sys.path.insert(0, sys.argv[1])
 import torch
@@ -150,6 +151,8 @@ def ours(path: Path, target: str, candidates: list[Candidate]) -> Rate:
     for verdict in verdicts:
         if not verdict.correct:
             print(f"  {verdict.kind}: {verdict.reason[:140]}", file=sys.stderr)
+    running, building = (sum(getattr(v, f"seconds_{part}") for v in verdicts) for part in ("running", "building"))
+    print(f"  {seconds:.1f} s for {len(verdicts)}: {running:.1f} running, {building:.1f} building", file=sys.stderr)
     return Rate(len(verdicts), sum(verdict.correct for verdict in verdicts), seconds)
 
 
@@ -179,11 +182,12 @@ def main() -> int:
     parser.add_argument("--kernelbench", type=Path, required=True, help="a checkout of KernelBench")
     parser.add_argument("--count", type=int, default=12, help="candidates for each problem and language")
     parser.add_argument("--theirs", type=int, default=3, help="so many of them are put to KernelBench's evaluator")
+    parser.add_argument("--problems", type=int, default=len(PROBLEMS), help="only the first so many problems")
     parser.add_argument("--in-process", action="store_true", help="their evaluator in one process for all candidates")
     options = parser.parse_args()
     on_gpu = options.target == "nvidia"
     totals: list[tuple[Rate, Rate | None]] = []
-    for name in PROBLEMS:
+    for name in PROBLEMS[: options.problems]:
         path = options.kernelbench / "KernelBench" / name
         lists = {LANGUAGE_OF[options.target]: triton_candidates(path, options.target, options.count)}
         if on_gpu and name in CUDA:

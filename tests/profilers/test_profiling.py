@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from judge.judging import HEAD, SCALE, candidate, quick_judge
 from kernelevolve import cli, session

@@ -40,6 +40,8 @@ class Traits:
     """True if a reduced axis may have bounds that are read from memory."""
     packed_sides: bool = False
     """True if a side of a product must be contiguous along an axis that is walked in blocks to be read fast."""
+    moments: bool = True
+    """True if mean and spread can be formed in one sweep (``Combine.MOMENTS``)."""
     families: bool = True
     """True if a kernel may choose among several buffers by an index."""
 

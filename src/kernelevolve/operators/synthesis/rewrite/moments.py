@@ -16,8 +16,8 @@ def moments_chosen(program: Program, planner: Planner, traits: Traits) -> Progra
     operations: list[Operation] = []
     for operation in program.operations:
         if isinstance(operation, Reduction) and operation.combine is Combine.MOMENTS:
-            answer = planner.choose(f"moments:{operation.name}", ("two-sweeps", "one-sweep"), niche=True)
-            if answer == "two-sweeps":
+            ways = ("two-sweeps", "one-sweep") if traits.moments else ("two-sweeps",)
+            if planner.choose(f"moments:{operation.name}", ways, niche=True) == "two-sweeps":
                 operations += _two_sweeps(operation)
                 continue
         operations.append(operation)

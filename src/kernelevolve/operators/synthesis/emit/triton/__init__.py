@@ -37,7 +37,7 @@ class TritonEmitter:
     language = "triton"
 
     def traits(self, facts: Facts) -> Traits:
-        return Traits(row_elements=LONGEST_ROW, packed_sides=True, longest_sum=_LONGEST_SUM)
+        return Traits(row_elements=LONGEST_ROW, packed_sides=True, moments=False, longest_sum=_LONGEST_SUM)
 
     def emit(self, schedule: Schedule, planner: Planner, facts: Facts) -> Emitted:
         """Raises Inexpressible if a kernel cannot be written as it was scheduled."""
