@@ -12,6 +12,7 @@ from typer.main import get_command
 from kernelevolve import __version__
 from kernelevolve.cli.boundary import guarded
 from kernelevolve.cli.doctor import doctor
+from kernelevolve.cli.knowledge import knowledge
 from kernelevolve.cli.optimize import optimize
 from kernelevolve.cli.profile import profile
 from kernelevolve.cli.runs import list_runs
@@ -50,6 +51,7 @@ app.command(short_help="Show what a run found, why it is fast, and what failed."
 app.command("list", short_help="List the runs.")(list_runs)
 app.command(short_help="Say what this machine can do, and what is missing.")(doctor)
 app.command(short_help="Try to fool the judge of this machine.")(selftest)
+app.add_typer(knowledge, name="knowledge", short_help="Ask and extend what a writer of kernels should know.")
 
 
 def run(words: Sequence[str]) -> int:
