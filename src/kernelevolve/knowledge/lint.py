@@ -21,6 +21,8 @@ _MARKER = re.compile(r"\[(\d+)\](?!\()")
 _BULLET = re.compile(r"^ *(?:[*-]|\d+\.) ")
 _ROW = re.compile(r"^ *\|")
 _RULE = re.compile(r"^ *\|[ :|-]+\|? *$")
+_WIDTH = re.compile(r"\b(?:8|16|32|64|128|256|512)(?:-bit| bits?)\b")
+"""The name of a type or of a register rather than a quantity."""
 _NUMBER = re.compile(r"(?<![\w./-])\d[\d,.]*\w*")
 _NO_CLAIM = frozenset({"0", "1", "2"})
 """Numbers that count or index rather than state a quantity."""
@@ -80,7 +82,7 @@ def _links(page: Page, known: set[str]) -> Iterator[tuple[str, str]]:
 
 
 def _markers(page: Page) -> Iterator[tuple[str, str]]:
-    prose = _SPAN.sub("", _CODE.sub("", page.body))
+    prose = _WIDTH.sub("", _SPAN.sub("", _CODE.sub("", page.body)))
     count = len(page.front.sources)
     cited = {int(number) for number in _MARKER.findall(prose)}
     for number in sorted(cited):
