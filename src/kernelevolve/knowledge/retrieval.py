@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from kernelevolve.knowledge.vocabulary import (
     phase_word,
     target_word,
 )
+from kernelevolve.knowledge.words import WORD, words_of
 
 BASICS_UNTIL = 1
 """Depth up to which basics come first and nothing for experts is given."""
@@ -28,14 +28,8 @@ _RELEVANT = 0.25
 """Share of the best score below which a page is about something else."""
 _TITLE_WEIGHT, _SUBJECT_WEIGHT, _BODY_WEIGHT = 6.0, 3.0, 1.0
 _SNIPPET_WORDS = 28
-_WORD = re.compile(r"[0-9A-Za-z]+")
-_STOP_WORDS = frozenset(
-    _WORD.findall(
-        "a an and are as at be by can do does for from has how i if in into is it its my not of on or should than that the "
-        "then there this to too was what when which why with you kernel kernels"
-    )
-)
-"""Words that every page has, or that say nothing about the subject."""
+INDEX_PAGE = "index"
+"""The list of all pages answers no question, though it has every word."""
 _PHASES = list(Phase)
 
 
@@ -84,6 +78,8 @@ class Query:
 
     def suits(self, page: Page) -> bool:
         """True if the page applies to what is asked and presupposes no more than the depth allows."""
+        if page.id == INDEX_PAGE:
+            return False
         if self.phase is not None and page.front.phase is not self.phase:
             return False
         if self.depth is not None and self.depth <= ADVANCED_UNTIL and page.front.phase is Phase.EXPERT:
@@ -126,7 +122,7 @@ class Index:
     def find(self, query: Query, limit: int) -> list[Found]:
         """The pages that answer, best first, ``limit`` at most."""
         allowed = {n for n, page in enumerate(self._pages) if query.suits(page)}
-        words = [word for word in _WORD.findall(query.text.lower()) if word not in _STOP_WORDS]
+        words = words_of(query.text)
         if not words:
             ranked = [(query.tier(self._pages[n]), 0.0, n, "") for n in allowed]
         else:
@@ -142,7 +138,7 @@ class Index:
 
     def _match(self, words: Sequence[str]) -> list[tuple[int, float, str]]:
         # Words were reduced to letters and digits, so that quoting them is safe.
-        expression = " OR ".join(f'"{word}"' for word in dict.fromkeys(words))
+        expression = " OR ".join(f'"{word}"' for word in words)
         rows = self._rows.execute(
             f"SELECT rowid, bm25(pages, {_TITLE_WEIGHT}, {_SUBJECT_WEIGHT}, {_BODY_WEIGHT}), "
             f"snippet(pages, 2, '', '', '…', {_SNIPPET_WORDS}) FROM pages WHERE pages MATCH ?",
@@ -159,7 +155,7 @@ def _subject(page: Page) -> str:
     """The words that a page is filed under, in its path and its front matter."""
     front = page.front
     filed = [word for words in (front.targets, front.languages, front.bottlenecks) for word in words if word != ANY]
-    return " ".join([*_WORD.findall(page.id), *filed])
+    return " ".join([*WORD.findall(page.id), *filed])
 
 
 def _found(page: Page, score: float, snippet: str) -> Found:
