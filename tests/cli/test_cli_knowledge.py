@@ -34,9 +34,9 @@ PAGES = {
 # A word that most pages have weighs nothing; a base of few pages would have no scores to show.
 PAGES |= {f"other/{n}": ("mtia", "advanced", f"Other {n}", "Nothing of it [1][2]. " * 30) for n in range(5)}
 SEARCHED = """\
-hardware/cpu/lines  Cache lines  3.6
+hardware/cpu/lines  Cache lines  4.0
   A cache line has 64 bytes [1]; stores of whole lines are quick [2].
-hardware/gpu/lines  Sectors  1.4
+hardware/gpu/lines  Sectors  3.3
   A sector of a cache line has 32 bytes [1][2].
 """
 SHOWN = """\
