@@ -31,6 +31,7 @@ from pathlib import Path
 from kernelevolve.candidates import Candidate
 from kernelevolve.candidates.structure import materialise
 from kernelevolve.judge.local import LocalJudge
+from kernelevolve.judge.settings import JudgeSettings
 from kernelevolve.judge.verdict import Effort
 from kernelevolve.operators.synthesis.making import LANGUAGE_OF, make, subject_of
 from kernelevolve.problems.loaders import load_problem
@@ -141,7 +142,8 @@ def ours(path: Path, target: str, candidates: list[Candidate]) -> Rate:
     """This judge, from nothing to the last verdict."""
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as place:
-        judge = LocalJudge(load_problem(path), resolve(target), workspace=Path(place))
+        settings = JudgeSettings(screen_all_baselines=False)  # As a search screens.
+        judge = LocalJudge(load_problem(path), resolve(target), workspace=Path(place), settings=settings)
         try:
             with ThreadPoolExecutor(IN_FLIGHT) as pool:
                 verdicts = list(pool.map(lambda candidate: judge.evaluate(candidate, Effort.SCREEN), candidates))

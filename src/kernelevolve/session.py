@@ -81,7 +81,7 @@ def optimize(
     store = open_store(out)
     text = _as_problem(problem, example_inputs, store)
     refuse_vacuous(text, device)
-    judge = open_judge(text, device, store, _sandbox(sandbox))
+    judge = open_judge(text, device, store, _sandbox(sandbox), screen_all_baselines=False)
     try:
         record = store.create_run(
             text, device.name, device=device.device_name(), settings=settings.model_dump(mode="json")
@@ -122,7 +122,7 @@ def resume(
             f"run {record.id} was timed on {record.device!r} and this is {device.device_name()!r}",
             fix="resume it on such a device, or start a new run here",
         )
-    judge = open_judge(record.problem, device, store, _sandbox(sandbox))
+    judge = open_judge(record.problem, device, store, _sandbox(sandbox), screen_all_baselines=False)
     try:
         store.set_settings(record.id, settings.model_dump(mode="json"))
         return _search(store, record, settings, device, judge, listeners)
@@ -251,12 +251,19 @@ def refuse_vacuous(problem: Problem, target: Target) -> None:
     )
 
 
-def open_judge(problem: Problem, target: Target, store: Store, sandbox: Sandbox = Sandbox.AUTO) -> Judge:
+def open_judge(
+    problem: Problem,
+    target: Target,
+    store: Store,
+    sandbox: Sandbox = Sandbox.AUTO,
+    *,
+    screen_all_baselines: bool = True,
+) -> Judge:
     """A judge of one problem on this machine."""
     from kernelevolve.judge.local import LocalJudge
     from kernelevolve.judge.settings import JudgeSettings
 
-    settings = JudgeSettings(sandbox=sandbox)
+    settings = JudgeSettings(sandbox=sandbox, screen_all_baselines=screen_all_baselines)
     return LocalJudge(problem, target, workspace=store.workspace / "judge", settings=settings)
 
 

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -293,6 +294,15 @@ class Bench:
                     session.run(contestants)
                 self._baseline_seconds[workload.name] = {c.name: c.median(self.clocks[0]) for c in contestants}
             return self._baseline_seconds[workload.name]
+
+    def fastest_baseline(self) -> str | None:
+        """The baseline that is fastest over the search workloads together; None if none runs them all.
+
+        Must not be called while the device is held.
+        """
+        timed = [self.baseline_seconds(workload) for workload in self.workloads(Role.SEARCH)]
+        means = {name: prod(times[name] for times in timed) for name in timed[0] if all(name in t for t in timed)}
+        return min(means, key=means.__getitem__, default=None)
 
     @property
     def clocks(self) -> tuple[ClockName, ...]:
