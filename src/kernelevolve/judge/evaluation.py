@@ -135,7 +135,9 @@ class Evaluation:
             "calls_taken_again": str(self.taken_again),
             "calls_in_a_series": " ".join(map(str, self.series_calls)) or "none",
         }
-        if self.effort is Effort.PROMOTION:  # Only then is nobody judged by this book any more.
+        if self.effort is Effort.PROMOTION:
+            found |= {f"conditions.{name}": value for name, value in self.bench.target.conditions().items()}
+            # Nobody is judged by this book any more.
             found |= {SEED: str(book.seed), SEED_COMMITMENT: book.commitment, MEMORY_CHECK: self.memory_check.summary}
         return found
 
