@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from kernelevolve.errors import KernelEvolveError, MissingTarget
-from kernelevolve.judge.baselines import COMPILE_MODES, Baseline, BaselineUnavailable
+from kernelevolve.judge.baselines import COMPILE_MODES, LIBRARY, Baseline, BaselineUnavailable
 from kernelevolve.judge.cases import CaseBook
 from kernelevolve.judge.device import DeviceLock
 from kernelevolve.judge.integrity import ReferenceEffects, reference_effects
@@ -84,9 +84,12 @@ class Bench:
         self._measuring = threading.Lock()
         self._baseline_seconds: dict[str, dict[str, float]] = {}
         modes = COMPILE_MODES[target.device_type]
-        names = [name for name in modes if settings.baselines is None or name in settings.baselines]
-        self._baselines = {name: self._baseline(name, modes[name]) for name in names}
-        self._twins = {name: self._baseline(name, modes[name]) for name in names}
+        programs = {name: ReferenceProgram(problem, mode) for name, mode in modes.items()}
+        if self.instance.library is not None:
+            programs[LIBRARY] = ReferenceProgram(problem, None, library=True)
+        names = [name for name in programs if settings.baselines is None or name in settings.baselines]
+        self._baselines = {name: self._baseline(name, programs[name]) for name in names}
+        self._twins = {name: self._baseline(name, programs[name]) for name in names}
         self._pool = ThreadPoolExecutor(max_workers=max(1, len(names)), thread_name_prefix="baseline")
 
     def fresh_book(self) -> CaseBook:
@@ -238,8 +241,7 @@ class Bench:
 
     # -- baselines -------------------------------------------------------------------------------------------------
 
-    def _baseline(self, name: str, mode: str | None) -> Baseline:
-        program = ReferenceProgram(self.problem, mode)
+    def _baseline(self, name: str, program: ReferenceProgram) -> Baseline:
         return Baseline(name, program, self._open_baseline, self.lock.working, self.settings)
 
     def start_baselines(self) -> None:
