@@ -62,7 +62,7 @@ class Constraint:
         self.text = text
         self._names = frozenset(names)
         try:
-            tree = ast.parse(text.strip(), mode="eval")
+            tree = expression_tree(text.strip())
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise ValueError(f"constraint {text!r} is not an expression") from None
         self._evaluate = self._compile(tree.body, 0)
