@@ -12,6 +12,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
+from kernelevolve.candidates.syntax import expression_tree
 from kernelevolve.candidates.tunable import Value, is_number
 
 Evaluate: TypeAlias = Callable[[Mapping[str, Value]], Any]
