@@ -210,5 +210,6 @@ def test_long_sums_keep_their_digits(forward: str, inputs: str, tmp_path: Path) 
 @pytest.mark.parametrize("name", ["softmax and normalisation", "reductions"])
 def test_every_plan_that_is_drawn_can_be_written_for_a_gpu(name: str) -> None:
     case = subject(CASES[name])
-    sources = {make(case, "nvidia", {}, {}, random.Random(seed), 0.5 * (seed > 0))[0].source for seed in range(12)}
-    assert len(sources) > 1
+    for seed in range(12):
+        candidate, _ = make(case, "nvidia", {}, {}, random.Random(seed), 0.5 * (seed > 0))
+        assert "class ModelNew" in candidate.source
