@@ -72,6 +72,7 @@ def test_work_that_is_left_for_the_first_handing_over_is_seen() -> None:
     calm = [3e-4, 3.1e-4, 3e-4, 3.2e-4, 3e-4]
     assert clocks.unfinished_work([t + 5e-4 for t in calm], calm, 4e-3) is not None
     assert clocks.unfinished_work([t + 5e-4 for t in calm], calm, 4e-2) is None
+    assert clocks.unfinished_work([t + 5e-4 for t in calm], calm, 4e-3, [1e-5, 4e-4]) is None
     # One slow exchange is no evidence.
     assert clocks.unfinished_work([*calm[:1], 5e-3, 5e-3, 5e-3, 5e-3], calm, 4e-4) is None
 
