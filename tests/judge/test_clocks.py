@@ -45,7 +45,7 @@ def test_late_work() -> None:
 
 @pytest.mark.parametrize(
     ("time", "baselines", "found"),
-    [(0.97, [2.0], False), (0.5, [2.0], True), (0.5, [0.6], False), (0.5, [], True)],
+    [(0.97, [2.0], False), (0.5, [2.0], True), (0.5, [0.6], False), (0.5, [], True), (0.85, [1.0, 2.0], False)],
 )
 def test_below_the_floor(time: float, baselines: list[float], found: bool) -> None:
     assert (clocks.below_floor(time, baselines, 1.0) is not None) is found
