@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
@@ -14,7 +15,8 @@ from kernelevolve.judge.protocol import Judge
 from kernelevolve.judge.verdict import Effort, Verdict, VerdictKind
 from kernelevolve.languages import detect
 from kernelevolve.operators import OPERATORS
-from kernelevolve.problems import Problem, Role
+from kernelevolve.problems import Problem
+from kernelevolve.problems.execution import is_out_of_memory
 from kernelevolve.problems.loaders import from_module, load_problem
 from kernelevolve.profilers import PROFILERS, Diagnosis
 from kernelevolve.run import BEST_DIRECTORY, KERNEL_FILE, Run
@@ -79,7 +81,7 @@ def optimize(
     store = open_store(out)
     text = _as_problem(problem, example_inputs, store)
     refuse_vacuous(text, device)
-    judge = open_judge(text, device, store, _sandbox(sandbox))
+    judge = open_judge(text, device, store, _sandbox(sandbox), screen_all_baselines=False)
     try:
         record = store.create_run(
             text, device.name, device=device.device_name(), settings=settings.model_dump(mode="json")
@@ -120,7 +122,7 @@ def resume(
             f"run {record.id} was timed on {record.device!r} and this is {device.device_name()!r}",
             fix="resume it on such a device, or start a new run here",
         )
-    judge = open_judge(record.problem, device, store, _sandbox(sandbox))
+    judge = open_judge(record.problem, device, store, _sandbox(sandbox), screen_all_baselines=False)
     try:
         store.set_settings(record.id, settings.model_dump(mode="json"))
         return _search(store, record, settings, device, judge, listeners)
@@ -191,8 +193,13 @@ def profile(
         judge.close()
 
 
-def vet_problems(places: Iterable[str], target: Target, *, scale: float | None = None) -> Iterator[VettedProblem]:
-    """Vet problems on a device, one after the other, on every workload. What is wrong with one is told, not raised."""
+def vet_problems(
+    places: Iterable[str], target: Target, *, scale: float | None = None, every_workload: bool = False
+) -> Iterator[VettedProblem]:
+    """Vet problems on a device, one after the other. What is wrong with one is told, not raised.
+
+    The workloads of a problem are examined until one tells a right result from a wrong one, or all of them.
+    """
     import torch
 
     from kernelevolve.judge.vetting import VettedProblem
@@ -202,53 +209,61 @@ def vet_problems(places: Iterable[str], target: Target, *, scale: float | None =
         try:
             problem = load_problem(place, scale=scale)
             name = problem.name
-            report = _vet(problem, target)
+            report = _vet(problem, target, every_workload=every_workload)
         except KernelEvolveError as error:
             complaint = error.sentence
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            complaint = "vetting does not fit the memory; make the problem smaller with --scale"
         if target.device_type == "cuda":
+            gc.collect()
             torch.cuda.empty_cache()  # The next problem may need what this one took.
         yield VettedProblem(place, name, report, complaint, perf_counter() - start)
 
 
-def _vet(problem: Problem, target: Target) -> VettingReport:
+def _vet(problem: Problem, target: Target, *, every_workload: bool) -> VettingReport:
     from kernelevolve.judge.oracle import Oracle
     from kernelevolve.judge.vetting import vet
     from kernelevolve.problems.instance import load_instance
 
     instance = load_instance(problem, target.device_type)
-    return vet(instance, Oracle(instance, problem.tolerance), instance.workloads)
+    oracle = Oracle(instance, problem.tolerance)
+    return vet(instance, oracle, instance.workloads, until_usable=not every_workload)
 
 
 def refuse_vacuous(problem: Problem, target: Target) -> None:
-    """InvalidProblem if no workload tells a right result from a wrong one: nothing found there would mean anything.
-
-    Workloads are vetted in turn, those of the search first, until one does; ``judge.vetting.vet`` tells of all.
-    """
+    """InvalidProblem if no workload tells a right result from a wrong one: nothing found there would mean anything."""
     from kernelevolve.judge.oracle import Oracle
     from kernelevolve.judge.vetting import vet
     from kernelevolve.problems.instance import load_instance
 
     instance = load_instance(problem, target.device_type, check=False)
     oracle = Oracle(instance, problem.tolerance)
-    reasons: list[str] = []
-    for workload in sorted(instance.workloads, key=lambda w: w.role is not Role.SEARCH):
-        report = vet(instance, oracle, [workload])
-        if not report.vacuous:
-            return
-        reasons += report.reasons[:1]
+    report = vet(instance, oracle, instance.workloads, until_usable=True)
+    if not report.vacuous:
+        return
+    reason = next(iter(report.reasons), "")
     raise InvalidProblem(
-        f"no workload of {problem.name} tells a right result from a wrong one: {reasons[0] if reasons else ''}",
+        f"no workload of {problem.name} tells a right result from a wrong one: {reason}",
         path=problem.path,
         fix="give it a get_workloads() whose values move every output",
     )
 
 
-def open_judge(problem: Problem, target: Target, store: Store, sandbox: Sandbox = Sandbox.AUTO) -> Judge:
+def open_judge(
+    problem: Problem,
+    target: Target,
+    store: Store,
+    sandbox: Sandbox = Sandbox.AUTO,
+    *,
+    screen_all_baselines: bool = True,
+) -> Judge:
     """A judge of one problem on this machine."""
     from kernelevolve.judge.local import LocalJudge
     from kernelevolve.judge.settings import JudgeSettings
 
-    settings = JudgeSettings(sandbox=sandbox)
+    settings = JudgeSettings(sandbox=sandbox, screen_all_baselines=screen_all_baselines)
     return LocalJudge(problem, target, workspace=store.workspace / "judge", settings=settings)
 
 

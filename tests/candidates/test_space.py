@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kernelevolve.candidates import Bool, Choice, Config, Int, PowerOfTwo, TunableSpace
@@ -73,6 +73,7 @@ def test_neighbours_are_allowed_one_step_away_and_symmetric(space: TunableSpace)
 @given(
     spaces(), st.dictionaries(st.sampled_from((*NAMES, "E")), st.one_of(st.integers(-9, 999), st.text(), st.booleans()))
 )
+@settings(suppress_health_check=[HealthCheck.too_slow])  # The first text of a process takes seconds on a busy machine.
 def test_a_foreign_configuration_is_projected_into_the_space(space: TunableSpace, foreign: dict[str, Any]) -> None:
     assert space.allows(space.project(foreign))
 

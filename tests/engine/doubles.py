@@ -205,6 +205,9 @@ class ScriptedTarget:
     def facts(self) -> dict[str, str | int | float]:
         return {"cores": 2}
 
+    def conditions(self) -> dict[str, str]:
+        return {}
+
     def ceilings(self) -> Ceilings:
         return Ceilings(
             device="scripted", read_bandwidth=1e9, copy_bandwidth=1e9, flops={}, launch_seconds=1e-6, cache_bytes=1

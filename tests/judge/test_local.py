@@ -178,6 +178,32 @@ torch.compile = broken
         judge.close()
 
 
+LIBRARY = """
+def LIBRARY(model, x):
+    return torch.addcmul(x, x, model.weight).clamp_(min=0) {what}
+"""
+
+
+def test_a_library_that_the_problem_names_is_a_baseline(tmp_path: Path) -> None:
+    right = "if False else torch.relu(x * model.weight) + x"
+    judge = quick_judge(tmp_path, SCALE + LIBRARY.format(what=right), baselines=None)
+    try:
+        verdict = judge.evaluate(GOOD)
+        assert {"eager", "compile", "library"} == set(verdict.speedups), verdict.notes
+    finally:
+        judge.close()
+
+
+def test_a_library_whose_results_are_wrong_is_no_baseline(tmp_path: Path) -> None:
+    judge = quick_judge(tmp_path, SCALE + LIBRARY.format(what=""), baselines=("eager", "library"))
+    try:
+        verdict = judge.evaluate(GOOD)
+        assert set(verdict.speedups) == {"eager"}
+        assert any("library" in note and "is wrong" in note for note in verdict.notes)
+    finally:
+        judge.close()
+
+
 NESTED = """
 import torch
 

@@ -114,6 +114,15 @@ def test_precision_that_a_workload_cannot_see_is_reported() -> None:
     )
 
 
+def test_vetting_stops_at_the_first_workload_that_tells() -> None:
+    workloads = (SHIFTED, AS_WRITTEN)
+    honest, blind = (instance(f"return {body}", "[torch.randn(8, 8)]") for body in ("x[0] * 2", "x[0] * 0 + 1"))
+    found = vet(honest, Oracle(honest, TolerancePolicy()), workloads, until_usable=True)
+    assert found.usable_workloads == ("as-written",) and len(found.findings) == 1
+    found = vet(blind, Oracle(blind, TolerancePolicy()), workloads, until_usable=True)
+    assert found.vacuous and len(found.findings) == 2
+
+
 def test_a_report_can_be_stored() -> None:
     found = report("return torch.relu(x[0])", "[torch.randn(8)]")
     assert VettingReport.model_validate_json(found.model_dump_json()) == found

@@ -205,3 +205,11 @@ def test_long_sums_keep_their_digits(forward: str, inputs: str, tmp_path: Path) 
     golden = model(x.double())
     errors = [(value.double() - golden).pow(2).mean().sqrt().item() for value in (model(x), module.ModelNew()(x))]
     assert errors[1] <= 4 * max(errors[0], 2**-24 * golden.abs().max().item())
+
+
+@pytest.mark.parametrize("name", ["softmax and normalisation", "reductions"])
+def test_every_plan_that_is_drawn_can_be_written_for_a_gpu(name: str) -> None:
+    case = subject(CASES[name])
+    for seed in range(12):
+        candidate, _ = make(case, "nvidia", {}, {}, random.Random(seed), 0.5 * (seed > 0))
+        assert "class ModelNew" in candidate.source

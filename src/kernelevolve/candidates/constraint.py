@@ -12,6 +12,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
+from kernelevolve.candidates.syntax import expression_tree
 from kernelevolve.candidates.tunable import Value, is_number
 
 Evaluate: TypeAlias = Callable[[Mapping[str, Value]], Any]
@@ -62,7 +63,7 @@ class Constraint:
         self.text = text
         self._names = frozenset(names)
         try:
-            tree = ast.parse(text.strip(), mode="eval")
+            tree = expression_tree(text.strip())
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise ValueError(f"constraint {text!r} is not an expression") from None
         self._evaluate = self._compile(tree.body, 0)

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from kernelevolve.candidates.candidate import Candidate
 from kernelevolve.candidates.space import Bool, Choice, Config, Int, PowerOfTwo, TunableSpace
+from kernelevolve.candidates.syntax import module_tree
 from kernelevolve.candidates.tunable import is_number
 from kernelevolve.errors import InvalidCandidate
 from kernelevolve.hashing import digest_json
@@ -27,7 +28,7 @@ _NUMBER = re.compile(r"(?<![\w.])(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE]
 def parse(source: str) -> ast.Module:
     """The syntax tree of a candidate; InvalidCandidate with the line if it is not Python."""
     try:
-        return ast.parse(source)
+        return module_tree(source)
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
         raise InvalidCandidate(

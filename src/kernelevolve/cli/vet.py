@@ -19,6 +19,9 @@ def vet(
     ],
     target: Annotated[str, typer.Option(help="cpu, nvidia, or auto: an NVIDIA GPU if there is one.")] = "auto",
     scale: Annotated[float | None, typer.Option(help="Multiply every problem's batch size, e.g. by 0.125.")] = None,
+    every_workload: Annotated[
+        bool, typer.Option("--every-workload", help="Examine all workloads, also if the first can tell.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> int:
     """Say of every problem whether a wrong result would be seen.
@@ -34,7 +37,7 @@ def vet(
     device = resolve(target)
     progress = VettingProgress(console(stderr=as_json))
     vetted = []
-    for found in vet_problems(_listed(paths), device, scale=scale):
+    for found in vet_problems(_listed(paths), device, scale=scale, every_workload=every_workload):
         vetted.append(found)
         progress.add(found)
     progress.close(vetted)

@@ -1,4 +1,7 @@
-"""Baselines: the reference as it is and as torch.compile makes it, each in a worker that lasts as long as the judge."""
+"""Baselines: the reference as it is, as torch.compile makes it and as a library does it, if the problem names one.
+
+Each is in a worker that lasts as long as the judge.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,15 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from kernelevolve.judge.cases import CaseBook
-from kernelevolve.judge.session import ProgramSession
+from kernelevolve.judge.comparison import StructureMismatch, compare
+from kernelevolve.judge.correctness import describe_error, output_slots
+from kernelevolve.judge.oracle import Case
+from kernelevolve.judge.session import Call, ProgramSession
 from kernelevolve.judge.settings import JudgeSettings
 from kernelevolve.judge.timing import Contestant
 from kernelevolve.problems import Workload
 from kernelevolve.workers.handle import WorkerDied, WorkerFailure
+from kernelevolve.workers.layout import Layout
 from kernelevolve.workers.messages import ReferenceProgram
 
 COMPILE_MODES: dict[str, dict[str, str | None]] = {
@@ -21,6 +28,8 @@ COMPILE_MODES: dict[str, dict[str, str | None]] = {
 }
 """torch device type -> name of a baseline -> ``mode`` of torch.compile (None: eager)."""
 
+LIBRARY = "library"
+"""Name of the baseline that a problem itself brings; its results are checked like a candidate's."""
 _MOST_KILLS = 2
 _PATIENCE = 10
 """A baseline may be this many times slower than a candidate before it is given up: it is the user's own program."""
@@ -28,6 +37,21 @@ _PATIENCE = 10
 
 class BaselineUnavailable(Exception):
     """A baseline cannot run this problem; the message says why."""
+
+
+class _Wrong(Exception):
+    """The results of a library are not those of the reference."""
+
+
+def _check(session: ProgramSession, call: Call, case: Case, patience: float) -> None:
+    """Hold the outputs of a library against the golden, as a candidate's would be. Raises _Wrong or WorkerFailure."""
+    outputs, _ = session.pull(call, {0: output_slots(case, Layout())}, patience)
+    try:
+        failed = [error for error in compare(case, outputs[0]) if not error.passed]
+    except StructureMismatch as mismatch:
+        raise _Wrong(str(mismatch)) from None
+    if failed:
+        raise _Wrong(describe_error(failed[0]))
 
 
 class Baseline:
@@ -66,6 +90,9 @@ class Baseline:
                 try:
                     with self._working():
                         self._ready[workload.name] = self._make(workload, book, parameters, training)
+                except _Wrong as wrong:
+                    self._end()
+                    self.failure = str(wrong)
                 except WorkerFailure as failure:
                     self._end()
                     self._note(failure)
@@ -89,7 +116,10 @@ class Baseline:
         session.construct(name, case.init_inputs, case.weights, parameters, training, patience)
         binding = session.bind(name, case.inputs)
         session.prepare(binding, case.inputs, patience)
-        session.forget(session.call(name, [binding], patience))  # The compiler works in the first call.
+        call = session.call(name, [binding], patience)  # The compiler works in the first call.
+        if self._program.library:
+            _check(session, call, case, patience)
+        session.forget(call)
         return Contestant(self.name, session, name, binding, self._call_seconds)
 
     def _end(self) -> None:

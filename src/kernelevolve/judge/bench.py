@@ -10,13 +10,14 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from kernelevolve.errors import KernelEvolveError, MissingTarget
-from kernelevolve.judge.baselines import COMPILE_MODES, Baseline, BaselineUnavailable
+from kernelevolve.judge.baselines import COMPILE_MODES, LIBRARY, Baseline, BaselineUnavailable
 from kernelevolve.judge.cases import CaseBook
 from kernelevolve.judge.device import DeviceLock
 from kernelevolve.judge.integrity import ReferenceEffects, reference_effects
@@ -33,14 +34,14 @@ from kernelevolve.problems import Problem, Role, Workload
 from kernelevolve.problems.instance import load_instance
 from kernelevolve.targets import Target
 from kernelevolve.workers import sandbox
-from kernelevolve.workers.device import arena_maker
+from kernelevolve.workers.devices import arena_maker
 from kernelevolve.workers.isolation import Capability, IsolationPolicy, interpreter_directories
 from kernelevolve.workers.launcher import Launcher
 from kernelevolve.workers.layout import map_leaves
 from kernelevolve.workers.messages import ClockName, ReferenceProgram
 from kernelevolve.workers.program import adopt_weights
 from kernelevolve.workers.sandbox import Sandbox
-from kernelevolve.workers.supervisor import Spawn
+from kernelevolve.workers.spawn import Spawn
 
 PRELOAD: Mapping[str, tuple[str, ...]] = {
     "cpu": ("kernelevolve.languages.cpp",),
@@ -83,9 +84,12 @@ class Bench:
         self._measuring = threading.Lock()
         self._baseline_seconds: dict[str, dict[str, float]] = {}
         modes = COMPILE_MODES[target.device_type]
-        names = [name for name in modes if settings.baselines is None or name in settings.baselines]
-        self._baselines = {name: self._baseline(name, modes[name]) for name in names}
-        self._twins = {name: self._baseline(name, modes[name]) for name in names}
+        programs = {name: ReferenceProgram(problem, mode) for name, mode in modes.items()}
+        if self.instance.library is not None:
+            programs[LIBRARY] = ReferenceProgram(problem, None, library=True)
+        names = [name for name in programs if settings.baselines is None or name in settings.baselines]
+        self._baselines = {name: self._baseline(name, programs[name]) for name in names}
+        self._twins = {name: self._baseline(name, programs[name]) for name in names}
         self._pool = ThreadPoolExecutor(max_workers=max(1, len(names)), thread_name_prefix="baseline")
 
     def fresh_book(self) -> CaseBook:
@@ -237,8 +241,7 @@ class Bench:
 
     # -- baselines -------------------------------------------------------------------------------------------------
 
-    def _baseline(self, name: str, mode: str | None) -> Baseline:
-        program = ReferenceProgram(self.problem, mode)
+    def _baseline(self, name: str, program: ReferenceProgram) -> Baseline:
         return Baseline(name, program, self._open_baseline, self.lock.working, self.settings)
 
     def start_baselines(self) -> None:
@@ -293,6 +296,15 @@ class Bench:
                     session.run(contestants)
                 self._baseline_seconds[workload.name] = {c.name: c.median(self.clocks[0]) for c in contestants}
             return self._baseline_seconds[workload.name]
+
+    def fastest_baseline(self) -> str | None:
+        """The baseline that is fastest over the search workloads together; None if none runs them all.
+
+        Must not be called while the device is held.
+        """
+        timed = [self.baseline_seconds(workload) for workload in self.workloads(Role.SEARCH)]
+        means = {name: prod(times[name] for times in timed) for name in timed[0] if all(name in t for t in timed)}
+        return min(means, key=means.__getitem__, default=None)
 
     @property
     def clocks(self) -> tuple[ClockName, ...]:

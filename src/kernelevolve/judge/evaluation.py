@@ -34,7 +34,7 @@ from kernelevolve.workers.wire import WireViolation
 
 _ARTIFACTS = frozenset({".so", ".cubin", ".ptx", ".hsaco"})
 _ARTIFACT_LIMIT = 64 << 20
-_SERIES_ROUNDS = {Effort.SCREEN: 3, Effort.PROMOTION: 9}
+_SERIES_ROUNDS = {Effort.SCREEN: 2, Effort.PROMOTION: 9}
 _ATTEMPTS = 2
 """Whatever rests on clocks must be seen this often before it is held against a candidate."""
 
@@ -135,7 +135,9 @@ class Evaluation:
             "calls_taken_again": str(self.taken_again),
             "calls_in_a_series": " ".join(map(str, self.series_calls)) or "none",
         }
-        if self.effort is Effort.PROMOTION:  # Only then is nobody judged by this book any more.
+        if self.effort is Effort.PROMOTION:
+            found |= {f"conditions.{name}": value for name, value in self.bench.target.conditions().items()}
+            # Nobody is judged by this book any more.
             found |= {SEED: str(book.seed), SEED_COMMITMENT: book.commitment, MEMORY_CHECK: self.memory_check.summary}
         return found
 
@@ -267,6 +269,8 @@ class Evaluation:
     ) -> SeriesSession:
         """Series of the candidate and the baselines. Holds the device."""
         cases, clock = book.cases(workload), self.bench.clocks[0]
+        if self.effort is Effort.SCREEN:
+            others = sorted(others, key=lambda other: other.median(clock))[:1]  # One shows what a hand-shake takes.
         series = SeriesSession(
             candidate=candidate,
             others=others,
@@ -287,7 +291,8 @@ class Evaluation:
     def _others(self, workload: Workload, book: CaseBook) -> list[Contestant]:
         """The baselines to time beside the candidate."""
         if self.effort is Effort.SCREEN:
-            return self.bench.contestants(workload, book)
+            fastest = None if self.bench.settings.screen_all_baselines else self.bench.fastest_baseline()
+            return self.bench.contestants(workload, book, None if fastest is None else [fastest])
         if self.effort is Effort.TUNE:
             return []  # Its times are compared with each other only: every call is spent on the candidate.
         known = self.bench.baseline_seconds(workload)

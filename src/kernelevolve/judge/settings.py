@@ -38,6 +38,9 @@ class JudgeSettings(BaseModel):
     baselines: tuple[str, ...] | None = Field(
         default=None, description="names to time against; None: all of the target"
     )
+    screen_all_baselines: bool = Field(
+        default=True, description="screen against every baseline; False: against the fastest alone, as a search does"
+    )
     sets: int = Field(default=4, ge=3, description="input sets with a golden, per workload; the first two settle it")
     case_bytes: int = Field(
         default=1 << 30, gt=0, description="memory for the input sets of a workload; if they are larger there are three"

@@ -116,13 +116,20 @@ class VettedProblem:
         return self.report is not None and not self.report.vacuous
 
 
-def vet(instance: Instance, oracle: Oracle, workloads: Sequence[Workload]) -> VettingReport:
-    """Put wrong outputs to the judge's comparison on each workload.
+def vet(
+    instance: Instance, oracle: Oracle, workloads: Sequence[Workload], *, until_usable: bool = False
+) -> VettingReport:
+    """Put wrong outputs to the judge's comparison on each workload, or until one of them sees all that is wrong.
 
-    Costs about ten runs of the reference a workload, three of them in fp64. Raises InvalidProblem if the reference
-    fails.
+    Those of the search come first. Costs about ten runs of the reference a workload, three of them in fp64. Raises
+    InvalidProblem if the reference fails.
     """
-    return VettingReport(findings=tuple(_examine(instance, oracle, workload) for workload in workloads))
+    findings: list[WorkloadFinding] = []
+    for workload in sorted(workloads, key=lambda w: w.role is not Role.SEARCH):
+        findings.append(_examine(instance, oracle, workload))
+        if until_usable and findings[-1].usable:
+            break
+    return VettingReport(findings=tuple(findings))
 
 
 def _examine(instance: Instance, oracle: Oracle, workload: Workload) -> WorkloadFinding:

@@ -55,6 +55,13 @@ class Instance:
         self.device = device
         self.training = bool(execution.get("TRAINING"))
         """True if gradients are judged too; the model is then left in training mode."""
+        self.library: Callable[..., Any] | None = execution.get("LIBRARY")
+        """``LIBRARY(model, *inputs)``, the baseline that the user named, if there is one."""
+        if self.library is not None and not callable(self.library):
+            raise execution.invalid(
+                "LIBRARY is not a function", "let it take the model and the inputs, and return what forward returns",
+                at="LIBRARY",
+            )  # fmt: skip
         self.attempt = execution.attempt
         """``attempt(what, call, *args)``: a call of the user's own code; what it raises becomes InvalidProblem."""
         self.invalid = execution.invalid

@@ -15,8 +15,8 @@ class Problem(BaseModel):
     """A PyTorch reference in the KernelBench format: ``Model``, ``get_inputs()``, ``get_init_inputs()``.
 
     Optional in the source, ours: ``get_workloads() -> list[Workload]``, ``TOLERANCE`` (a TolerancePolicy or dict),
-    ``TRAINING = True``, ``LIBRARY`` (a callable used as an extra baseline). Two problems are the same problem if and
-    only if their digests agree.
+    ``TRAINING = True``, ``LIBRARY(model, *inputs)`` (a library's way to compute what ``model(*inputs)`` does: an extra
+    baseline). Two problems are the same problem if and only if their digests agree.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kernelevolve.hashing import digest_bytes
 from kernelevolve.languages import Availability, cpp
-from kernelevolve.targets import specification, topology
+from kernelevolve.targets import conditions, specification, topology
 from kernelevolve.targets.ceilings import cached_ceilings
 from kernelevolve.targets.target import Ceilings
 
@@ -40,6 +40,10 @@ class Cpu:
             "extensions": " ".join(topology.extensions()),
             **{f"{level}_bytes": size for level, size in topology.cache_bytes().items()},
         }
+
+    def conditions(self) -> dict[str, str]:
+        """load and governor."""
+        return conditions.of_cpu()
 
     def ceilings(self) -> Ceilings:
         """Measured with a compiler (some seconds, the first time); else those of a generic processor on paper."""

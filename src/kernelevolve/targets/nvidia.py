@@ -7,7 +7,7 @@ from pathlib import Path
 from kernelevolve.hashing import digest_bytes
 from kernelevolve.languages import Availability
 from kernelevolve.languages.toolchain.resources import shared_limit
-from kernelevolve.targets import specification
+from kernelevolve.targets import conditions, specification
 from kernelevolve.targets.ceilings import cached_ceilings
 from kernelevolve.targets.target import Ceilings
 
@@ -61,6 +61,14 @@ class Nvidia:
             "warp_size": p.warp_size,
             "memory_bytes": p.total_memory,
         }
+
+    def conditions(self) -> dict[str, str]:
+        """sm_clock, power, temperature …, as nvidia-smi words them, and load; nothing of a GPU that is not there."""
+        if not self.availability().ok:
+            return conditions.of_cpu()
+        import torch
+
+        return conditions.of_gpu(torch.cuda.current_device()) | conditions.of_cpu()
 
     def ceilings(self) -> Ceilings:
         """Measured (some seconds, the first time); where there is no GPU, the specification's, marked as such."""

@@ -47,6 +47,10 @@ class Target(Protocol):
         """What a kernel writer needs to know: cores, SIMD width or multiprocessors, cache and shared memory sizes."""
         ...
 
+    def conditions(self) -> dict[str, str]:
+        """What decides times beside the program, at this moment: clocks, power, heat, other work."""
+        ...
+
     def ceilings(self) -> Ceilings:
         """Measured ceilings (from the cache after the first call)."""
         ...

@@ -179,6 +179,8 @@ class CudaWorkerDevice:
         torch.cuda.synchronize()
 
     def flush(self) -> None:
+        # Lines that a program has made to stay would survive the flush. Devices before Ampere have none, and say so.
+        _driver().cuCtxResetPersistingL2Cache()
         self._evictor.zero_()
         torch.cuda.synchronize()
 

@@ -33,6 +33,8 @@ class ReferenceProgram:
     problem: Problem
     compile_mode: str | None
     """None: eager. Otherwise the ``mode`` of torch.compile."""
+    library: bool = False
+    """True: call the problem's ``LIBRARY`` instead."""
 
 
 Program: TypeAlias = CandidateProgram | ReferenceProgram

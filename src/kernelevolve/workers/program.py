@@ -6,6 +6,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -92,12 +93,13 @@ class LoadedCandidate:
 
 
 class LoadedReference:
-    """The problem's own model, eager or through torch.compile."""
+    """The problem's own model, eager or through torch.compile, or a library's way to compute the same."""
 
     def __init__(self, program: ReferenceProgram, device: torch.device) -> None:
         from kernelevolve.problems.instance import load_instance
 
         self._instance = load_instance(program.problem, device, check=False)
+        self._library = self._instance.library if program.library else None
         self._mode = program.compile_mode
         if self._mode is not None:
             _lift_recompile_limits()
@@ -112,7 +114,7 @@ class LoadedReference:
     ) -> Instance:
         module = self._instance.make_model(seed=0)
         adopt_weights(module, weights, device)
-        call: Callable[..., Any] = module
+        call: Callable[..., Any] = module if self._library is None else partial(self._library, module)
         if self._mode is not None:
             call = torch.compile(module, mode=self._mode, dynamic=False)
         return Instance(call, module, training, repacked=False)

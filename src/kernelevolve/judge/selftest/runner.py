@@ -24,6 +24,8 @@ SETTINGS = JudgeSettings(
 )
 """The judge as it is, but with short budgets, and timed against eager only: it is not looking for a fast kernel."""
 _CPU_MEMORY_BYTES = 4 << 30
+_BROKEN = ("AttributeError:", "TypeError:", "ImportError:", "ModuleNotFoundError:")
+"""What an exploit raises that was written for other insides than the worker's present ones: it tries nothing."""
 
 
 def run(
@@ -109,6 +111,8 @@ def fooled(exploit: Exploit, verdicts: Sequence[Verdict]) -> str | None:
                 return f"it was believed to take {last.seconds} s; a call takes {header.seconds} s"
         case WorksIf.WIN if last.wins:
             return "it was called faster than every baseline"
+    if not header.expect and last.reason.startswith(_BROKEN):
+        return f"the exploit itself does not run any more: {last.reason}"
     if header.expect and last.kind not in header.expect:
         wanted = " or ".join(kind.value for kind in header.expect)
         return f"the verdict is {last.kind.value}, not {wanted}: {last.reason}"
