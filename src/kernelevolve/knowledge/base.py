@@ -61,7 +61,7 @@ class KnowledgeBase:
 
         Pages are filtered by ``target``, ``language``, ``bottleneck`` and ``phase`` (None, ``auto`` and ``unknown``
         restrict nothing) and ranked by BM25. ``depth`` is how deep the search is: at 0 and 1 basics come first and
-        advanced pages fill up; up to 3 nothing for experts is given; below that, or with None, everything is. An
+        advanced pages fill up; up to 3 nothing for experts is given; from 4 on, or with None, everything is. An
         empty text gives all pages that apply, basics first. Raises InvalidRequest for an unknown word.
         """
         query = Query.of(text, target=target, language=language, bottleneck=bottleneck, phase=phase, depth=depth)
