@@ -5,8 +5,9 @@
 
 The reference is a chain of a hundred elementary operations. The first candidate is the same chain: a promotion that
 calls it faster is a false win. The second does three operations more and returns the same: its speed-up should be
-below 1. Each repetition is a promotion in a fresh process against eager, on one workload. Printed are the false wins, how often the
-slow-down was seen with the right sign, how often the whole interval lay below 1, and the spread of both ratios.
+below 1. Each repetition is a promotion in a fresh process against eager, on one workload. Printed are the false wins,
+how often the slow-down was seen with the right sign, how often the whole interval lay below 1, and the spread of both
+ratios.
 """
 
 from __future__ import annotations
