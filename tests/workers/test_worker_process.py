@@ -194,7 +194,7 @@ def test_fork_bomb_ends_and_leaves_nothing_behind(start: Start) -> None:
     if not handle.isolation["processes"].startswith("at most") and handle.isolation["pid"] != "own":
         pytest.skip(f"nothing here stops a fork bomb but the judge's count: {handle.isolation}")
     with pytest.raises(WorkerFailure):
-        run(handle, FORK_BOMB, timeout=30)
+        run(handle, FORK_BOMB, timeout=120)
     assert gone(handle.pid)
     scratch = str(handle._policy.scratch)
     deadline = time.monotonic() + 40
@@ -209,7 +209,7 @@ def test_many_processes_in_a_chain_are_too_many(start: Start) -> None:
     handle = start()
     chain = "import os, time\nwhile os.fork() == 0: depth = os.getpid()\ntime.sleep(60)"
     with pytest.raises(WorkerOverLimit) as over:
-        run(handle, chain, timeout=30)
+        run(handle, chain, timeout=120)  # Whoever forks takes the processors, the one who counts included.
     assert over.value.what == "processes"
 
 
