@@ -10,6 +10,7 @@ import typer
 from typer.main import get_command
 
 from kernelevolve import __version__
+from kernelevolve.cli.agent import ask, finish, start, tell
 from kernelevolve.cli.boundary import guarded
 from kernelevolve.cli.doctor import doctor
 from kernelevolve.cli.optimize import optimize
@@ -47,6 +48,10 @@ app.command(short_help="Judge one file that somebody wrote.")(verify)
 app.command(short_help="Say what holds one file back, and by what evidence.")(profile)
 app.command(short_help="Say which problems can tell a right kernel from a wrong one.")(vet)
 app.command(short_help="Show what a run found, why it is fast, and what failed.")(show)
+app.command(short_help="Begin a run that a coding agent, or you, write the candidates for.")(start)
+app.command(short_help="Print the next prompt of a run.")(ask)
+app.command(short_help="Submit a candidate to a run and print its verdict.")(tell)
+app.command(short_help="Tune and promote the best of a run.")(finish)
 app.command("list", short_help="List the runs.")(list_runs)
 app.command(short_help="Say what this machine can do, and what is missing.")(doctor)
 app.command(short_help="Try to fool the judge of this machine.")(selftest)

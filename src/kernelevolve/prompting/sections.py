@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from kernelevolve.judge.diagnosis import diagnose
 from kernelevolve.judge.verdict import OutputError
 from kernelevolve.profilers import Diagnosis
-from kernelevolve.prompting.context import Memory, PromptContext, Step
+from kernelevolve.prompting.context import Memory, PromptContext
 from kernelevolve.prompting.digest import tuning_digest
 from kernelevolve.prompting.section import Section, Version
 from kernelevolve.prompting.trimming import changed, fenced, shortened, trimmed_log
@@ -93,7 +93,7 @@ def _verdict(context: PromptContext) -> Section | None:
         return None
     step = context.parents[0]
     first = _first_error(step.verdict.errors)
-    versions = []
+    versions: list[Version] = []
     for lines in (60, 24, 8):
         log, missing = trimmed_log(step.verdict.detail, lines)
         text = _render("verdict", step=step, first=first, log=log, missing=missing, context=context)
