@@ -108,7 +108,7 @@ class Turns:
             known = self._known(state, candidate)
             if known is not None and not self._new_numbers(known, candidate):
                 verdict = self._store.verdict(self._record.id, known.id)
-                return Told(known, verdict, True, Change.NOTHING, known is state.graph.best)
+                return Told(known, verdict, True, Change.NOTHING, known == state.graph.best)
             return self._judged(state, judge, candidate, known, parents)
         finally:
             lock.release()
@@ -195,7 +195,7 @@ class Turns:
         state.ledger.evaluations.settle()
         node = stage.insert(outcome, parents, AGENT)
         change = change_between(judged[0].candidate.source, candidate.source) if judged else Change.PROGRAM
-        return Told(node, outcome.verdict, False, change, state.graph.best is node)
+        return Told(node, outcome.verdict, False, change, state.graph.best == node)
 
     def _retuned(self, stage: Stage, evaluator: Evaluator, node: Node, wish: Config) -> Told:
         """Go on with the numeric search of a known program, beginning at the wish; better numbers are a node."""
@@ -209,10 +209,10 @@ class Turns:
         state.ledger.count_device_seconds(outcome.device_seconds)
         if outcome.candidate.id == node.candidate_id:
             state.ledger.evaluations.release()
-            return Told(node, outcome.verdict, True, Change.NOTHING, state.graph.best is node)
+            return Told(node, outcome.verdict, True, Change.NOTHING, state.graph.best == node)
         state.ledger.evaluations.settle()
         better = stage.insert(Outcome(outcome.candidate, outcome.verdict), (node.id,), TUNE)
-        return Told(better, outcome.verdict, False, Change.NOTHING, state.graph.best is better)
+        return Told(better, outcome.verdict, False, Change.NOTHING, state.graph.best == better)
 
 
 def next_expansion(state: SearchState, seed: int) -> Expansion:
