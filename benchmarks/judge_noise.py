@@ -5,8 +5,9 @@
 
 The reference is a chain of a hundred elementary operations. The first candidate is the same chain: a promotion that
 calls it faster is a false win. The second does three operations more and returns the same: its speed-up should be
-below 1. Each repetition is a promotion in a fresh process against eager. Printed are the false wins, how often the
-slow-down was seen with the right sign, how often the whole interval lay below 1, and the spread of both ratios.
+below 1. Each repetition is a promotion in a fresh process against eager, on one workload. Printed are the false wins,
+how often the slow-down was seen with the right sign, how often the whole interval lay below 1, and the spread of both
+ratios.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ PROBLEM = Problem(
 import torch
 from torch import nn
 
+from kernelevolve import Workload
+
 
 class Model(nn.Module):
     def forward(self, x):
@@ -41,6 +44,10 @@ class Model(nn.Module):
 
 def get_inputs():
     return [torch.randn(64, 256)]
+
+
+def get_workloads():
+    return [Workload(name="as-written")]
 """,
 )
 CHAIN = """import torch

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelevolve.candidates import Candidate
-from kernelevolve.candidates.structure import materialise
+from kernelevolve.candidates.structure import materialise, read_space
 from kernelevolve.judge.local import LocalJudge
 from kernelevolve.judge.settings import JudgeSettings
 from kernelevolve.judge.verdict import Effort
@@ -112,9 +112,12 @@ def triton_candidates(path: Path, target: str, count: int) -> list[Candidate]:
     if subject is None:
         raise SystemExit(f"{path} cannot be captured as a graph")
     facts = resolve(target).facts()
-    made = (make(subject, target, facts, {}, random.Random(seed), 0.6 * (seed > 0))[0] for seed in range(20 * count))
     found: dict[str, Candidate] = {}
-    for candidate in made:
+    for seed in range(20 * count):
+        rng = random.Random(seed)
+        candidate, _ = make(subject, target, facts, {}, rng, 0.6 * (seed > 0))
+        if seed:
+            candidate = candidate.with_config(read_space(candidate.source).random(rng))
         found.setdefault(materialise(candidate), candidate)
         if len(found) == count:
             break

@@ -19,7 +19,7 @@ LONGEST_FILE = 400
 ROOMS = (
     ("errors", "hashing", "registry", "candidates", "problems", "languages", "targets"),
     ("workers", "profilers", "judge"),
-    ("tuning", "prompting", "operators", "search", "store"),
+    ("tuning", "knowledge", "prompting", "operators", "search", "store"),
     ("engine",),
     ("loading", "run", "workspace", "report", "session", "agent", "front door", "doctor", "cli"),
 )
@@ -125,6 +125,8 @@ def test_workers_know_nothing_of_the_judge_and_of_what_is_expected() -> None:
         ("jinja2", {"prompting", "report"}),
         ("sklearn", {"tuning"}),
         ("cloudpickle", {"problems"}),
+        ("yaml", {"knowledge"}),
+        ("pypdf", {"knowledge"}),
     ],
 )
 def test_a_library_is_known_to_the_rooms_that_need_it(library: str, rooms: set[str]) -> None:

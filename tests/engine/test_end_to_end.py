@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import random
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,8 +57,10 @@ QUICK = JudgeSettings(baselines=("eager",), promotion=TimingPlan(blocks=5, min_b
 
 @pytest.fixture(scope="module", autouse=True)
 def quick_judge() -> Iterator[None]:
-    def open_judge(problem: Problem, target: Target, store: Store, sandbox: Sandbox = Sandbox.AUTO) -> LocalJudge:
-        settings = QUICK.model_copy(update={"sandbox": sandbox})
+    def open_judge(
+        problem: Problem, target: Target, store: Store, sandbox: Sandbox = Sandbox.AUTO, **more: object
+    ) -> LocalJudge:
+        settings = QUICK.model_copy(update={"sandbox": sandbox, **more})
         return LocalJudge(problem, target, workspace=store.workspace / "judge", settings=settings)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -132,3 +139,36 @@ def test_a_function_with_example_inputs_is_a_problem(place: Path) -> None:
     run = kernelevolve.optimize(scaled, inputs, target="cpu", evaluations=1, minutes=3, out=place / "runs")
     assert run.best is not None
     torch.testing.assert_close(run.best.load()(*inputs), scaled(*inputs))
+
+
+def _processes_below(pid: int) -> list[int]:
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in map(int, task.read_text().split()):
+                found += (child, *_processes_below(child))
+    return found
+
+
+def test_whoever_kills_workers_does_not_end_the_search(place: Path) -> None:
+    """Candidates' workers, baselines' workers, their supervisors and the zygote, at random moments."""
+    rng, over, killed = random.Random(5), threading.Event(), []
+
+    def kill() -> None:
+        while len(killed) < 8 and not over.wait(0.9):
+            below = _processes_below(os.getpid())
+            if below:
+                killed.append(rng.choice(below))
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(killed[-1], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        run = kernelevolve.optimize(place / "gated.py", target="cpu", evaluations=4, minutes=0.7, out=place / "killed")
+    finally:
+        over.set()
+        killer.join()
+    assert len(killed) >= 3
+    assert run.summary().status is RunStatus.FINISHED
+    assert run.summary().verdicts.get(VerdictKind.CORRECT, 0) >= 1

@@ -45,7 +45,7 @@ def test_late_work() -> None:
 
 @pytest.mark.parametrize(
     ("time", "baselines", "found"),
-    [(0.97, [2.0], False), (0.5, [2.0], True), (0.5, [0.6], False), (0.5, [], True)],
+    [(0.97, [2.0], False), (0.5, [2.0], True), (0.5, [0.6], False), (0.5, [], True), (0.85, [1.0, 2.0], False)],
 )
 def test_below_the_floor(time: float, baselines: list[float], found: bool) -> None:
     assert (clocks.below_floor(time, baselines, 1.0) is not None) is found
@@ -72,6 +72,7 @@ def test_work_that_is_left_for_the_first_handing_over_is_seen() -> None:
     calm = [3e-4, 3.1e-4, 3e-4, 3.2e-4, 3e-4]
     assert clocks.unfinished_work([t + 5e-4 for t in calm], calm, 4e-3) is not None
     assert clocks.unfinished_work([t + 5e-4 for t in calm], calm, 4e-2) is None
+    assert clocks.unfinished_work([t + 5e-4 for t in calm], calm, 4e-3, [1e-5, 4e-4]) is None
     # One slow exchange is no evidence.
     assert clocks.unfinished_work([*calm[:1], 5e-3, 5e-3, 5e-3, 5e-3], calm, 4e-4) is None
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kernelevolve.judge import statistics
 from kernelevolve.judge.statistics import combine, noise_floor, noise_floors, speedup
-from kernelevolve.judge.verdict import LEAST_MARGIN, Clock, Samples, Speedup, is_win
+from kernelevolve.judge.verdict import LEAST_MARGINS, Clock, Samples, Speedup, is_win
 
 Times = NDArray[np.float64]
 
@@ -150,13 +150,15 @@ def test_noise_floors_are_means_over_workloads_by_clock() -> None:
     assert noise_floors([s for s in taken if s.program != "eager again"]) == {}
 
 
-def test_a_win_must_exceed_noise_and_half_a_percent() -> None:
+def test_a_win_must_exceed_noise_and_the_margin_of_its_clock() -> None:
     def at_least(low: float) -> Speedup:
         return Speedup(baseline="b", clock=Clock.WALL, value=low + 0.1, low=low, high=low + 0.2)
 
-    assert is_win(at_least(1.02), noise_floor=0.01)
-    assert not is_win(at_least(1.02), noise_floor=0.03)
-    assert not is_win(at_least(1 + LEAST_MARGIN), noise_floor=0.0)
+    assert is_win(at_least(1.021), noise_floor=0.01)
+    assert not is_win(at_least(1.03), noise_floor=0.03)
+    assert not is_win(at_least(1 + LEAST_MARGINS[Clock.WALL]), noise_floor=0.0)
+    by_device = at_least(1.01).model_copy(update={"clock": Clock.DEVICE})
+    assert is_win(by_device, noise_floor=0.0) and not is_win(by_device, noise_floor=0.006)
     assert not is_win(at_least(0.9), noise_floor=0.0)
 
 

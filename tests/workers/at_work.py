@@ -14,7 +14,7 @@ from kernelevolve.workers import messages
 from kernelevolve.workers.handle import ProgramRaised, WorkerHandle
 from kernelevolve.workers.isolation import IsolationPolicy, Measure, interpreter_directories
 from kernelevolve.workers.launcher import Launcher
-from kernelevolve.workers.supervisor import Spawn
+from kernelevolve.workers.spawn import Spawn
 
 _loads = count()
 
@@ -69,8 +69,8 @@ def refused(handle: WorkerHandle, expression: str) -> bool:
 
 
 def gone(pid: int) -> bool:
-    """Whether a process has ended within a few seconds (a zombie has)."""
-    deadline = time.monotonic() + 5
+    """Whether a process ends soon (a zombie has). It may take long: hundreds of others end with it on few processors."""
+    deadline = time.monotonic() + 40
     while time.monotonic() < deadline:
         try:
             if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":

@@ -13,7 +13,7 @@ from kernelevolve.workers.handle import WorkerHandle
 from kernelevolve.workers.isolation import IsolationPolicy, interpreter_directories
 from kernelevolve.workers.launcher import Launcher
 from kernelevolve.workers.layout import Layout
-from kernelevolve.workers.supervisor import Spawn
+from kernelevolve.workers.spawn import Spawn
 
 pytestmark = [
     pytest.mark.nvidia,

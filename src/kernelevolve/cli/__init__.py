@@ -13,6 +13,7 @@ from kernelevolve import __version__
 from kernelevolve.cli.agent import ask, finish, start, tell
 from kernelevolve.cli.boundary import guarded
 from kernelevolve.cli.doctor import doctor
+from kernelevolve.cli.knowledge import knowledge
 from kernelevolve.cli.optimize import optimize
 from kernelevolve.cli.profile import profile
 from kernelevolve.cli.runs import list_runs
@@ -55,6 +56,7 @@ app.command(short_help="Tune and promote the best of a run.")(finish)
 app.command("list", short_help="List the runs.")(list_runs)
 app.command(short_help="Say what this machine can do, and what is missing.")(doctor)
 app.command(short_help="Try to fool the judge of this machine.")(selftest)
+app.add_typer(knowledge, name="knowledge", short_help="Ask and extend what a writer of kernels should know.")
 
 
 def run(words: Sequence[str]) -> int:

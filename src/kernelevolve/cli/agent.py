@@ -22,9 +22,7 @@ RunArgument = Annotated[
 ]
 ParentsOption = Annotated[
     list[int] | None,
-    typer.Option(
-        "--parent", metavar="N", help="Change this node, not the policy's choice; given twice: combine."
-    ),
+    typer.Option("--parent", metavar="N", help="Change this node, not the policy's choice; given twice: combine."),
 ]
 DraftOption = Annotated[bool, typer.Option("--draft", help="A new draft instead of the policy's choice.")]
 
@@ -153,9 +151,10 @@ def finish(
 
 def _dialogue(run: str, out: Path, sandbox: Sandbox = Sandbox.AUTO) -> Dialogue:
     from kernelevolve.agent import Dialogue
+    from kernelevolve.knowledge import KnowledgeBase
     from kernelevolve.workspace import open_run
 
-    return Dialogue(open_run(run, out=out), sandbox=sandbox)
+    return Dialogue(open_run(run, out=out), sandbox=sandbox, retriever=KnowledgeBase())
 
 
 def _named(parents: list[int] | None, draft: bool) -> list[int] | None:

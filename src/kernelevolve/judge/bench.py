@@ -34,14 +34,14 @@ from kernelevolve.problems import Problem, Role, Workload
 from kernelevolve.problems.instance import load_instance
 from kernelevolve.targets import Target
 from kernelevolve.workers import sandbox
-from kernelevolve.workers.device import arena_maker
+from kernelevolve.workers.devices import arena_maker
 from kernelevolve.workers.isolation import Capability, IsolationPolicy, interpreter_directories
 from kernelevolve.workers.launcher import Launcher
 from kernelevolve.workers.layout import map_leaves
 from kernelevolve.workers.messages import ClockName, ReferenceProgram
 from kernelevolve.workers.program import adopt_weights
 from kernelevolve.workers.sandbox import Sandbox
-from kernelevolve.workers.supervisor import Spawn
+from kernelevolve.workers.spawn import Spawn
 
 PRELOAD: Mapping[str, tuple[str, ...]] = {
     "cpu": ("kernelevolve.languages.cpp",),

@@ -6,10 +6,11 @@ and is the more lenient the more the machine disturbs them: a busy machine accus
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import median
 
-CLOCK_SHARE = 0.15
+CLOCK_SHARE = 0.1
 """Share of a single call by which the judge's clock may exceed the worker's."""
 SERIES_SHARE = 0.08
 """Share of a series by which it may."""
@@ -22,10 +23,13 @@ ALONE_SLACK_SECONDS = 1e-3
 COLD_WARM_RATIO = 0.7
 """A call with cold caches takes at least this part of one in a series, whatever is measured."""
 LATE_SLACK_SECONDS = 1e-3
-UNFINISHED_SLACK_SECONDS = 1e-4
+UNFINISHED_SLACK_SECONDS = 3e-4
 """By how much two exchanges over the same bytes may differ."""
 UNFINISHED_SHARE = 0.1
 """Part of the time of a series that two exchanges over its outputs may differ by."""
+BASELINE_SHARE = 0.8
+"""Part of the fastest baseline's time from which on a program is not suspected of being faster than physics."""
+_FEW = 5
 FLOOR_SHARE = 0.95
 """Part of the roofline floor below which no honest program runs; the rest is the error of the ceilings."""
 
@@ -56,8 +60,7 @@ def long_handshakes(handshakes: Sequence[float], baselines: Sequence[Sequence[fl
     if not handshakes or not others:
         return None
     mine, usual = median(handshakes), max(0.0, *map(median, others))
-    # Twice the spread: a hand-shake follows a flush of all caches, and what it costs then varies with the program.
-    slack = SLACK_SECONDS + CLOCK_SHARE * (seconds + mine) + 2 * max(map(half_spread, others))
+    slack = SLACK_SECONDS + CLOCK_SHARE * (seconds + mine) + max(map(half_spread, others))
     if mine - usual > slack:
         return f"the clocks differ by {mine * 1e3:.3f} ms for the candidate and by {usual * 1e3:.3f} ms for a baseline"
     return None
@@ -90,17 +93,20 @@ def late_work(pulls: Sequence[float], baseline_pulls: Sequence[float], baseline_
     return None
 
 
-def unfinished_work(first: Sequence[float], again: Sequence[float], seconds: float) -> str | None:
+def unfinished_work(
+    first: Sequence[float], again: Sequence[float], seconds: float, usual: Sequence[float] = ()
+) -> str | None:
     """Whether outputs take longer to be handed over for the first time than for the second, or None.
 
     Both times the same bytes are copied with cold caches, so whatever the first takes longer is work that the calls
     left for later. This needs no comparison with another program, whose outputs may have other strides, and sees less
-    than ``late_work``. ``seconds`` is the time of the series that made them. The least of the first times counts: a
-    busy machine makes some of them longer, work that was left makes all longer.
+    than ``late_work``. ``seconds`` is the time of the series that made them, ``usual`` how much longer the first time
+    took for a baseline. The least of the first times counts: a busy machine makes some of them longer, work that was
+    left makes all longer.
     """
     if not first or median(again) <= 0:  # As in ``late_work``.
         return None
-    excess = min(first) - median(again)
+    excess = min(first) - median(again) - max(0.0, *usual, 0.0)
     if excess > max(UNFINISHED_SLACK_SECONDS + half_spread(again), UNFINISHED_SHARE * seconds):
         return f"outputs take {excess * 1e3:.3f} ms longer to be handed over for the first time than for the second"
     return None
@@ -109,9 +115,11 @@ def unfinished_work(first: Sequence[float], again: Sequence[float], seconds: flo
 def below_floor(seconds: float, baselines: Sequence[float], floor: float) -> str | None:
     """Whether a time is faster than the physics of the device allow, or None.
 
-    A floor that a baseline passes too is a wrong floor (the ceilings were measured on a busy machine, say).
+    A floor that a baseline passes too is a wrong floor (the ceilings were measured on a busy machine, say), and where a
+    baseline nearly reaches it, what differs from that by no more than noise is no offence.
     """
-    if seconds >= FLOOR_SHARE * floor or any(baseline < FLOOR_SHARE * floor for baseline in baselines):
+    fastest = min(baselines, default=math.inf)
+    if seconds >= FLOOR_SHARE * floor or fastest < FLOOR_SHARE * floor or seconds >= BASELINE_SHARE * fastest:
         return None
     return (
         f"{seconds * 1e6:.2f} us is less than this device needs to move the data or do the sums, {floor * 1e6:.2f} us"
@@ -119,8 +127,10 @@ def below_floor(seconds: float, baselines: Sequence[float], floor: float) -> str
 
 
 def half_spread(values: Sequence[float]) -> float:
-    """Half the range of the middle half: what noise does to most of the values."""
+    """Half the range of the middle half, or of all if they are few: what noise does to most of the values."""
     if not values:
         return 0.0
     ordered = sorted(values)
+    if len(ordered) < _FEW:
+        return (ordered[-1] - ordered[0]) / 2
     return (ordered[3 * (len(ordered) - 1) // 4] - ordered[(len(ordered) - 1) // 4]) / 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -186,9 +186,13 @@ class ProgramSession:
         return exchange.reply.outputs, _worked(exchange)
 
     def pull(
-        self, call: Call, places: Mapping[int, Mapping[str, TensorSlot]], timeout: float
+        self,
+        call: Call,
+        places: Mapping[int, Mapping[str, TensorSlot]],
+        timeout: float,
+        wanted: Collection[int] = (0,),
     ) -> tuple[dict[int, dict[str, torch.Tensor]], float]:
-        """Private copies of the outputs' tensors, and the seconds of work that it took to hand them over.
+        """Private copies of the ``wanted`` outputs' tensors, and the seconds of work that it took to hand over all.
 
         ``places`` maps the index of an output to its paths' slots, all in one layout. The shapes and dtypes are those
         of the slots. Whatever the worker does not write reads as NaN.
@@ -196,18 +200,16 @@ class ProgramSession:
         arena = self._output_arena([slot for slots in places.values() for slot in slots.values()])
         arena.memory.fill_(0xFF)
         arena.settle()
-        wanted = tuple((call.outputs[index][0], dict(slots)) for index, slots in places.items())
-        exchange = self.handle.ask_watched(messages.Pull(wanted, arena.handle.name), timeout)
-        outputs = {
-            index: {path: self._copy(slot, arena) for path, slot in slots.items()} for index, slots in places.items()
-        }
-        return outputs, _worked(exchange)
+        outputs = tuple((call.outputs[index][0], dict(slots)) for index, slots in places.items())
+        exchange = self.handle.ask_watched(messages.Pull(outputs, arena.handle.name), timeout)
+        copies = {index: {path: self._copy(slot, arena) for path, slot in places[index].items()} for index in wanted}
+        return copies, _worked(exchange)
 
     def hand_over(self, call: Call, places: Mapping[int, Mapping[str, TensorSlot]], timeout: float) -> float:
         """Describe and pull with cold caches, for the time alone: the seconds of work that it took."""
         self.ready((), timeout)
         _, described = self.describe(call)
-        _, pulled = self.pull(call, places, timeout)
+        _, pulled = self.pull(call, places, timeout, wanted=())
         return described + pulled
 
     def differentiate(

@@ -37,5 +37,5 @@ def of_series(series: SeriesSession) -> str | None:
     ours, theirs = series.hand_overs[candidate.name], series.hand_overs[fastest.name]
     first = [taken.first for taken in ours]
     return clocks.late_work(first, [taken.first for taken in theirs], seconds) or clocks.unfinished_work(
-        first, [taken.again for taken in ours], seconds
+        first, [taken.again for taken in ours], seconds, [taken.first - taken.again for taken in theirs]
     )

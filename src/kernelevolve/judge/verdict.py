@@ -7,9 +7,6 @@ from statistics import median
 
 from pydantic import BaseModel, ConfigDict, Field
 
-LEAST_MARGIN = 0.005
-"""Half a percent: what differs by less is not called faster, however quiet the machine was."""
-
 
 class VerdictKind(StrEnum):
     """The one word of a verdict."""
@@ -55,6 +52,12 @@ class Clock(StrEnum):
     WALL = "wall"
     JUDGE = "judge"
     """The judge's own, over a series of calls; the other two are read by the worker."""
+
+
+LEAST_MARGINS = {Clock.DEVICE: 0.005, Clock.WALL: 0.02, Clock.JUDGE: 0.02}
+"""What differs by less is not called faster, however quiet the machine was. By wall time two processes of one program
+lie about 1 % apart on a CPU, for their whole lives (``benchmarks/judge_noise.py``)."""
+NOISE_ALLOWANCE = 0.005
 
 
 class OutputError(BaseModel):
@@ -157,8 +160,12 @@ class Roofline(BaseModel):
 
 
 def is_win(speedup: Speedup, noise_floor: float) -> bool:
-    """True if the whole interval lies above 1 by more than ``LEAST_MARGIN`` and by more than the noise floor."""
-    return speedup.low > 1 + max(LEAST_MARGIN, noise_floor)
+    """True if the whole interval lies above 1 by more than the least margin of its clock and than noise can do.
+
+    The floor is the apparent difference of two processes that run one program: a single draw, which may be small by
+    chance. So it gets an allowance, and wall time, which processes of one program share least, a margin of its own.
+    """
+    return speedup.low > 1 + max(LEAST_MARGINS[speedup.clock], noise_floor + NOISE_ALLOWANCE)
 
 
 def _confirms(by_judge: Speedup | None, claim: Speedup) -> bool:

@@ -31,7 +31,17 @@ class Retriever(Protocol):
     """Somebody who finds pages."""
 
     def retrieve(
-        self, text: str, *, target: str, language: str, bottleneck: str, depth: int, limit: int
+        self,
+        text: str,
+        *,
+        target: str | None,
+        language: str | None,
+        bottleneck: str | None,
+        depth: int | None,
+        limit: int,
     ) -> Sequence[Found]:
-        """At most ``limit`` pages for a question in words, the most useful first; none if nothing fits."""
+        """At most ``limit`` pages for a question in words, the most useful first; none if nothing fits.
+
+        None restricts nothing.
+        """
         ...

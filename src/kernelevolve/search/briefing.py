@@ -103,12 +103,15 @@ class Briefing:
         question = self._record.problem.name.replace("_", " ")
         if parent is not None:
             question += f" {diagnosis.summary if diagnosis is not None else parent.verdict.reason}"
+        language = parent.candidate.language if parent is not None else next(iter(self.languages()), "")
         return retriever.retrieve(
-            question, target=self._target.name,
-            language=parent.candidate.language if parent is not None else next(iter(self.languages()), ""),
-            bottleneck=diagnosis.bottleneck.value if diagnosis is not None else "",
-            depth=self._graph[parent.node_id].depth if parent is not None else 0, limit=_PAGES,
-        )  # fmt: skip
+            question,
+            target=self._target.name,
+            language=None if language in ("", "pytorch") else language,
+            bottleneck=diagnosis.bottleneck.value if diagnosis is not None else None,
+            depth=self._graph[parent.node_id].depth if parent is not None else 0,
+            limit=_PAGES,
+        )
 
 
 def checked_parents(graph: SearchGraph, parents: Sequence[int]) -> tuple[int, ...]:

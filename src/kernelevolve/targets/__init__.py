@@ -6,7 +6,7 @@ from kernelevolve.targets.target import Ceilings, Target
 
 TARGETS: Registry[Target] = Registry(
     "target", "kernelevolve.targets", "TARGET",
-    frozenset({"target", "ceilings", "specification", "topology", "measured"}),
+    frozenset({"target", "ceilings", "conditions", "specification", "topology", "measured"}),
 )  # fmt: skip
 
 

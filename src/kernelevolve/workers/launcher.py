@@ -16,7 +16,7 @@ from typing import Any
 
 from kernelevolve.workers import wire
 from kernelevolve.workers.handle import WorkerDied, WorkerHandle
-from kernelevolve.workers.supervisor import Spawn
+from kernelevolve.workers.spawn import Spawn
 
 _START_SECONDS = 120.0
 _SPAWN_SECONDS = 20.0

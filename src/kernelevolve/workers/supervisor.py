@@ -22,26 +22,10 @@ from types import FrameType
 from typing import NoReturn
 
 from kernelevolve.workers import isolation
-from kernelevolve.workers.isolation import IsolationPolicy
+from kernelevolve.workers.spawn import Spawn
 
 OUTPUT_LIMIT = 64 << 10
 """Bytes of standard output and error that are kept; the rest is read and dropped."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spawn:
-    """A request to the zygote: one worker."""
-
-    policy: IsolationPolicy
-    device_type: str
-    threads: int
-    cache_bytes: int
-    """Last-level cache of the device; twice this much is touched before a call."""
-    environment: dict[str, str]
-    log: Path
-    """File for the worker's output; lies outside its scratch directory."""
-    guarded: bool = False
-    """Every input and weight in an allocation of its own, which whoever watches accesses to memory can tell apart."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,14 @@ import torch
 
 from kernelevolve.problems.outputs import flatten_outputs, named_leaves
 from kernelevolve.workers import messages, wire
-from kernelevolve.workers.device import WorkerDevice, worker_device
+from kernelevolve.workers.device import WorkerDevice
+from kernelevolve.workers.devices import worker_device
 from kernelevolve.workers.faults import describe_fault
 from kernelevolve.workers.guarded import OwnInputs
 from kernelevolve.workers.layout import TensorSlot, leaves, materialise
 from kernelevolve.workers.program import Instance, LoadedProgram, load, qualified_type
 from kernelevolve.workers.site import Site
-from kernelevolve.workers.supervisor import Spawn
+from kernelevolve.workers.spawn import Spawn
 
 
 def serve(sock: socket.socket, spawn: Spawn, isolation: dict[str, str]) -> NoReturn:

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from kernelevolve.workers import isolation, task_groups, wire
-from kernelevolve.workers.supervisor import Lines, Spawn, kill_descendants, run_supervisor
+from kernelevolve.workers.spawn import Spawn
+from kernelevolve.workers.supervisor import Lines, kill_descendants, run_supervisor
 
 
 @dataclass(slots=True)
