@@ -123,6 +123,7 @@ def test_workers_know_nothing_of_the_judge_and_of_what_is_expected() -> None:
         ("typer", {"cli"}),
         ("rich", {"cli", "report"}),
         ("jinja2", {"prompting", "report"}),
+        ("mcp", {"agent"}),
         ("sklearn", {"tuning"}),
         ("cloudpickle", {"problems"}),
         ("yaml", {"knowledge"}),

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 from kernelevolve import session
 from kernelevolve.errors import InvalidRequest
 from kernelevolve.judge.protocol import Judge
-from kernelevolve.judge.verdict import VerdictKind
+from kernelevolve.judge.verdict import Effort, Verdict, VerdictKind
 from kernelevolve.profilers import Diagnosis
 from kernelevolve.prompting import DEFAULT_TOKENS, Memory, Prompt, Retriever, answered_source, assemble
 from kernelevolve.run import Run
 from kernelevolve.search.engine import Engine
+from kernelevolve.search.evaluation import judge_twice
 from kernelevolve.search.events import Listener
 from kernelevolve.search.policies import POLICIES
 from kernelevolve.search.settings import SearchSettings
 from kernelevolve.search.turns import WAITING, Question, Told, Turns, told_candidate
-from kernelevolve.store import RunStatus
+from kernelevolve.store import RunLock, RunStatus
 from kernelevolve.workers.sandbox import Sandbox
 
 if TYPE_CHECKING:
@@ -150,6 +151,19 @@ class Dialogue:
             out=self.run.store.workspace,
         )  # fmt: skip
         return found[1]
+
+    def verify(self, node: int) -> Verdict:
+        """The strict test of one node; it becomes a verdict of the run, as in a finale."""
+        candidate = self.run.candidate(node)
+        lock = RunLock(self.run.directory)
+        lock.acquire()
+        try:
+            verdict = judge_twice(self._opened(), candidate, Effort.PROMOTION)
+            if verdict.kind is not VerdictKind.INFRASTRUCTURE:
+                self.run.store.append_verdict(self.run.id, node, verdict)
+        finally:
+            lock.release()
+        return verdict
 
     def finish(self) -> Run:
         """Tune and promote the best, and write kernel, certificate and report, as at the end of every search."""

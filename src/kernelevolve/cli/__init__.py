@@ -14,6 +14,7 @@ from kernelevolve.cli.agent import ask, finish, start, tell
 from kernelevolve.cli.boundary import guarded
 from kernelevolve.cli.doctor import doctor
 from kernelevolve.cli.knowledge import knowledge
+from kernelevolve.cli.mcp import mcp
 from kernelevolve.cli.optimize import optimize
 from kernelevolve.cli.profile import profile
 from kernelevolve.cli.runs import list_runs
@@ -53,6 +54,7 @@ app.command(short_help="Begin a run that a coding agent, or you, write the candi
 app.command(short_help="Print the next prompt of a run.")(ask)
 app.command(short_help="Submit a candidate to a run and print its verdict.")(tell)
 app.command(short_help="Tune and promote the best of a run.")(finish)
+app.command(short_help="Serve the same to coding agents over the Model Context Protocol.")(mcp)
 app.command("list", short_help="List the runs.")(list_runs)
 app.command(short_help="Say what this machine can do, and what is missing.")(doctor)
 app.command(short_help="Try to fool the judge of this machine.")(selftest)

@@ -15,7 +15,7 @@ from kernelevolve.profilers import Diagnosis
 from kernelevolve.prompting.context import Memory, PromptContext
 from kernelevolve.prompting.digest import tuning_digest
 from kernelevolve.prompting.section import Section, Version
-from kernelevolve.prompting.trimming import changed, fenced, shortened, trimmed_log
+from kernelevolve.prompting.trimming import changed, fenced, shortened, trimmed_log, visible
 
 EDITS_ABOVE = 200
 """Lines of a program from which on an answer changes it by edits instead of writing it again."""
@@ -223,7 +223,7 @@ def _pages_left(pages: Sequence[Any], shown: int) -> str:
 
 def _one_line(text: str) -> str:
     """A short foreign text for use between quotation marks, which it cannot close."""
-    line = " ".join(text.split()).replace('"', "'")
+    line = visible(" ".join(text.split())).replace('"', "'")
     return line if len(line) <= _REASON_LENGTH else line[: _REASON_LENGTH - 1] + "…"
 
 

@@ -24,10 +24,15 @@ _BELOW = 2
 
 def fenced(text: str, language: str = "") -> str:
     """The text between fences that nothing inside it can close; characters that steer or hide are made visible."""
-    clean = _UNPRINTABLE.sub(lambda found: f"\\u{ord(found.group()):04x}", text.replace("\r\n", "\n"))
+    clean = visible(text.replace("\r\n", "\n"))
     longest = max((len(run) for run in _FENCE.findall(clean)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{clean.rstrip()}\n{fence}"
+
+
+def visible(text: str) -> str:
+    """The text with every character that steers or hides written as its number."""
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
 
 
 def trimmed_log(text: str, lines: int) -> tuple[str, int]:
