@@ -28,7 +28,7 @@ ORDER = [room for floor in ROOMS for room in floor]
 
 ENGINE = frozenset(
     {"briefing", "engine", "evaluation", "events", "finale", "interrupt", "ledger", "proposals", "settings", "slots"}
-    | {"stage", "state", "steady_state", "turns"}
+    | {"replay", "stage", "state", "steady_state", "turns"}
 )
 """The modules of ``search/`` that are the engine's floor: what needs judge, store, operators and policies together."""
 JUDGE_IN_PUBLIC = frozenset(
