@@ -17,8 +17,8 @@ from kernelevolve.prompting import BudgetLeft, Memory, assemble
 from kernelevolve.run import Run
 from kernelevolve.search.briefing import Briefing
 from kernelevolve.search.graph import SearchGraph
+from kernelevolve.search.ledger import Budget
 from kernelevolve.search.node import Node
-from kernelevolve.search.settings import SearchSettings
 from kernelevolve.targets import TARGETS
 
 _LEAST_REWARD = 0.1
@@ -55,7 +55,7 @@ def reward(node: Node) -> float:
 class _Source:
     def __init__(self, run: Run) -> None:
         self._run, self._record = run, run.record
-        self._budget = SearchSettings.model_validate(self._record.settings).budget
+        self._budget = Budget.model_validate(self._record.settings["budget"])
         self._history = list(run.history())
 
     def single(self) -> Iterator[dict[str, Any]]:

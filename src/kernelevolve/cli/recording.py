@@ -54,7 +54,8 @@ def export(
 
     if form not in set(Format):
         raise InvalidRequest(f"there is no format {form!r}", fix=f"use one of: {', '.join(Format)}")
-    lines = (json.dumps(line, ensure_ascii=False) + "\n" for line in trajectories(open_run(run, out=out), Format(form)))
+    # ASCII: some readers end a line at Unicode's separators, which a candidate may contain.
+    lines = (json.dumps(line) + "\n" for line in trajectories(open_run(run, out=out), Format(form)))
     if output is None:
         sys.stdout.writelines(lines)
         return
