@@ -140,7 +140,8 @@ def _told(error: KernelEvolveError) -> Exception:
     """The error as clients are told it: its sentence."""
     from mcp.server.mcpserver.exceptions import ToolError
 
-    return ToolError(error.sentence)
+    told: Exception = ToolError(error.sentence)
+    return told
 
 
 def make_server(tools: Tools, *, knowledge: bool) -> MCPServer[Any]:
