@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -66,9 +67,46 @@ def optimize(
     Raises KernelEvolveError: InvalidProblem, MissingTarget, InvalidRequest, or the bare one for a machine that cannot
     shut candidates in, with a sentence that says how to mend it.
     """
+    begun = begin(
+        problem, example_inputs, target=target, evaluations=evaluations, minutes=minutes, seed=seed, out=out,
+        policy=policy, operators=operators, roofline_target=roofline_target, sandbox=sandbox,
+    )  # fmt: skip
+    try:
+        return _search(begun.store, begun.record, begun.settings, begun.target, begun.judge, listeners)
+    finally:
+        begun.judge.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A new run of which nothing was judged yet, and what it takes to judge."""
+
+    store: Store
+    record: RunRecord
+    settings: SearchSettings
+    target: Target
+    judge: Judge
+    """To be closed by whoever has it."""
+
+
+def begin(
+    problem: Problem | Path | str | nn.Module | Callable[..., Any],
+    example_inputs: Any = None,
+    *,
+    target: str = "auto",
+    evaluations: int = 60,
+    minutes: float = 10,
+    seed: int = 0,
+    out: Path | str = "runs",
+    policy: str | None = None,
+    operators: Sequence[str] | None = None,
+    roofline_target: float | None = None,
+    sandbox: Sandbox | str = Sandbox.AUTO,
+) -> Begun:
+    """What ``optimize`` does before it searches: check everything, vet the problem, open a judge, store the run."""
     device = resolve(target)
     settings = SearchSettings(
-        budget=_budget(evaluations, minutes),
+        budget=checked_budget(evaluations, minutes),
         policy=policy or default_policy(evaluations),
         operators=tuple(operators or OPERATORS.names()),
         seed=seed,
@@ -81,14 +119,15 @@ def optimize(
     store = open_store(out)
     text = _as_problem(problem, example_inputs, store)
     refuse_vacuous(text, device)
-    judge = open_judge(text, device, store, _sandbox(sandbox), screen_all_baselines=False)
+    judge = open_judge(text, device, store, checked_sandbox(sandbox), screen_all_baselines=False)
     try:
         record = store.create_run(
             text, device.name, device=device.device_name(), settings=settings.model_dump(mode="json")
         )
-        return _search(store, record, settings, device, judge, listeners)
-    finally:
+    except BaseException:
         judge.close()
+        raise
+    return Begun(store, record, settings, device, judge)
 
 
 def resume(
@@ -111,23 +150,29 @@ def resume(
     store, record = found.store, found.record
     settings = SearchSettings.model_validate(record.settings)
     limits = settings.budget
-    budget = _budget(
+    budget = checked_budget(
         limits.evaluations if evaluations is None else evaluations,
         limits.seconds / 60 if minutes is None else minutes,
     )
     settings = settings.model_copy(update={"budget": budget})
+    device = device_of(record)
+    judge = open_judge(record.problem, device, store, checked_sandbox(sandbox), screen_all_baselines=False)
+    try:
+        store.set_settings(record.id, settings.model_dump(mode="json"))
+        return _search(store, record, settings, device, judge, listeners)
+    finally:
+        judge.close()
+
+
+def device_of(record: RunRecord) -> Target:
+    """The target of a stored run on this machine. Raises MissingTarget if that is not the device that it began on."""
     device = resolve(record.target)
     if record.device and device.device_name() != record.device:
         raise MissingTarget(
             f"run {record.id} was timed on {record.device!r} and this is {device.device_name()!r}",
             fix="resume it on such a device, or start a new run here",
         )
-    judge = open_judge(record.problem, device, store, _sandbox(sandbox), screen_all_baselines=False)
-    try:
-        store.set_settings(record.id, settings.model_dump(mode="json"))
-        return _search(store, record, settings, device, judge, listeners)
-    finally:
-        judge.close()
+    return device
 
 
 def verify(
@@ -148,7 +193,7 @@ def verify(
     device = resolve(target)
     text = load_problem(problem) if not isinstance(problem, Problem) else problem
     program = candidate if isinstance(candidate, Candidate) else read_candidate(Path(candidate))
-    judge = open_judge(text, device, open_store(out), _sandbox(sandbox))
+    judge = open_judge(text, device, open_store(out), checked_sandbox(sandbox))
     try:
         return judge.evaluate(program, effort)
     finally:
@@ -181,7 +226,7 @@ def profile(
     text = load_problem(problem) if not isinstance(problem, Problem) else problem
     program = candidate if isinstance(candidate, Candidate) else read_candidate(Path(candidate))
     # One baseline shows that the machine times as it should; what the others reach is no part of a diagnosis.
-    settings = JudgeSettings(sandbox=_sandbox(sandbox), baselines=("eager",))
+    settings = JudgeSettings(sandbox=checked_sandbox(sandbox), baselines=("eager",))
     judge = LocalJudge(text, device, workspace=open_store(out).workspace / "judge", settings=settings)
     try:
         verdict = judge.evaluate(program, Effort.SCREEN)
@@ -323,14 +368,14 @@ def _as_problem(problem: Any, example_inputs: Any, store: Store) -> Problem:
     return from_module(problem, example_inputs, store_dir=store.workspace / "payloads")
 
 
-def _sandbox(name: Sandbox | str) -> Sandbox:
+def checked_sandbox(name: Sandbox | str) -> Sandbox:
     try:
         return Sandbox(name)
     except ValueError:
         raise InvalidRequest(f"there is no sandbox {name!r}", fix=f"use {', '.join(Sandbox)}") from None
 
 
-def _budget(evaluations: int, minutes: float) -> Budget:
+def checked_budget(evaluations: int, minutes: float) -> Budget:
     if evaluations < 1:
         raise InvalidRequest(f"{evaluations} evaluations are not enough to search", fix="allow at least one")
     if not minutes > 0:

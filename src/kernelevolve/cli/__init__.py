@@ -10,11 +10,14 @@ import typer
 from typer.main import get_command
 
 from kernelevolve import __version__
+from kernelevolve.cli.agent import ask, finish, start, tell
 from kernelevolve.cli.boundary import guarded
 from kernelevolve.cli.doctor import doctor
 from kernelevolve.cli.knowledge import knowledge
+from kernelevolve.cli.mcp import mcp
 from kernelevolve.cli.optimize import optimize
 from kernelevolve.cli.profile import profile
+from kernelevolve.cli.recording import export, replay
 from kernelevolve.cli.runs import list_runs
 from kernelevolve.cli.selftest import selftest
 from kernelevolve.cli.show import show
@@ -48,6 +51,13 @@ app.command(short_help="Judge one file that somebody wrote.")(verify)
 app.command(short_help="Say what holds one file back, and by what evidence.")(profile)
 app.command(short_help="Say which problems can tell a right kernel from a wrong one.")(vet)
 app.command(short_help="Show what a run found, why it is fast, and what failed.")(show)
+app.command(short_help="Begin a run that a coding agent, or you, write the candidates for.")(start)
+app.command(short_help="Print the next prompt of a run.")(ask)
+app.command(short_help="Submit a candidate to a run and print its verdict.")(tell)
+app.command(short_help="Tune and promote the best of a run.")(finish)
+app.command(short_help="Serve the same to coding agents over the Model Context Protocol.")(mcp)
+app.command(short_help="Make the decisions of a run again from its recording, and compare.")(replay)
+app.command(short_help="Write a run as training data.")(export)
 app.command("list", short_help="List the runs.")(list_runs)
 app.command(short_help="Say what this machine can do, and what is missing.")(doctor)
 app.command(short_help="Try to fool the judge of this machine.")(selftest)

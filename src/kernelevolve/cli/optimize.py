@@ -91,7 +91,7 @@ def optimize(
                 sandbox=sandbox,
                 listeners=listeners,
             )
-    return _conclude(run, as_json)
+    return conclude(run, as_json)
 
 
 def parse_setting(text: str) -> tuple[str, int | float | str | bool]:
@@ -148,7 +148,7 @@ def _check(
         )
 
 
-def _conclude(run: Run, as_json: bool) -> int:
+def conclude(run: Run, as_json: bool) -> int:
     """Say what was found; the summary goes to stdout unless the JSON document does."""
     from kernelevolve.report.contents import collect
     from kernelevolve.report.summary import print_summary

@@ -30,6 +30,7 @@ from kernelevolve.store import RunLock, RunRecord, RunStatus, Store
 from kernelevolve.targets import Target
 
 INTERRUPTED = "interrupted"
+FINISHED = "it was asked to finish"
 
 
 class Engine:
@@ -65,17 +66,24 @@ class Engine:
         Called once. Raises InvalidRequest if another process searches this run, KernelEvolveError if the store cannot
         be written or an operator lacks what it needs; the run can then be continued like an interrupted one.
         """
+        self._enter(searching=True)
+
+    def finish(self) -> None:
+        """Search no further: tune and promote the best of what is there. Otherwise like ``run``."""
+        self._enter(searching=False)
+
+    def _enter(self, *, searching: bool) -> None:
         lock = RunLock(self._store.workspace / self._record.id)
         lock.acquire()
         try:
             state = SearchState(self._store, self._record.id, self._settings.budget, self._policy)
             stage = Stage(state, self._settings.workers, self._listeners, self._stop)
             with stop_on_interrupt(self._stop):
-                self._run(state, stage)
+                self._run(state, stage, searching)
         finally:
             lock.release()
 
-    def _run(self, state: SearchState, stage: Stage) -> None:
+    def _run(self, state: SearchState, stage: Stage, searching: bool) -> None:
         record, settings = self._record, self._settings
         self._store.set_status(record.id, RunStatus.RUNNING)
         stage.tell(
@@ -87,7 +95,7 @@ class Engine:
             stage.tell(IncumbentChanged(state.graph.best, state.judged(state.graph.best.id).verdict))
         status, reason = RunStatus.INTERRUPTED, INTERRUPTED
         try:
-            reason = self._phases(state, stage)
+            reason = self._phases(state, stage, searching)
             status = RunStatus.FINISHED
         except Stopped:
             pass
@@ -105,7 +113,7 @@ class Engine:
             )
         )
 
-    def _phases(self, state: SearchState, stage: Stage) -> str:
+    def _phases(self, state: SearchState, stage: Stage, searching: bool) -> str:
         """Everything that takes time; why the search ended."""
         settings = self._settings
         stage.tell(PhaseChanged(Phase.BASELINES))
@@ -114,8 +122,10 @@ class Engine:
         for name, seconds in baselines.items():
             stage.tell(BaselineMeasured(name, seconds))
         evaluator = Evaluator(self._judge, settings.seed, stage.post_trial, stage.expired, state.is_duplicate)
-        proposals = Proposals(state, self._operators, self._record.problem, self._target, settings.seed)
-        stage.tell(PhaseChanged(Phase.SEARCH))
-        reason = SteadyState(stage, proposals, evaluator, settings).run()
+        reason = FINISHED
+        if searching:
+            proposals = Proposals(state, self._operators, self._record.problem, self._target, settings.seed)
+            stage.tell(PhaseChanged(Phase.SEARCH))
+            reason = SteadyState(stage, proposals, evaluator, settings).run()
         Finale(stage, evaluator, settings).run()
         return reason

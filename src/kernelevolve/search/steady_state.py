@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from kernelevolve.candidates import Candidate
 from kernelevolve.errors import KernelEvolveError
 from kernelevolve.judge.verdict import VerdictKind
+from kernelevolve.operators import Judged
 from kernelevolve.search.evaluation import Evaluator, Outcome, Request
 from kernelevolve.search.events import JudgeFailed, OperatorFailed
+from kernelevolve.search.node import Node
 from kernelevolve.search.proposals import Proposal, Proposals
 from kernelevolve.search.settings import SearchSettings
 from kernelevolve.search.slots import Done, Raised
@@ -107,20 +110,12 @@ class SteadyState:
         if self._reason_to_end() is not None:
             self._evaluations.release()
         elif candidate is not None and self._state.claim(candidate):
-            request = self._request(candidate, proposal)
+            request = request_for(candidate, proposal.context.parents, self._state.graph.best, self._settings)
             self._judging[self._stage.start(lambda: self._evaluator.evaluate(request))] = proposal
         elif (other := self._proposals.instead(proposal)) is not None:
             self._ask(other)
         else:
             self._evaluations.release()
-
-    def _request(self, candidate: Candidate, proposal: Proposal) -> Request:
-        best, parents = self._state.graph.best, proposal.context.parents
-        threshold = -math.inf
-        if best is not None and parents:
-            threshold = best.fitness - math.log(self._settings.promising)
-        inherited = tuple(parent.candidate.config for parent in parents if parent.candidate.config)
-        return Request(candidate, inherited, self._settings.quick_trials, threshold)
 
     # Judging
 
@@ -147,6 +142,17 @@ class SteadyState:
         self._judge_failures = 0
         self._evaluations.settle()
         self._stage.insert(outcome, proposal.expansion.parents, proposal.operator.name)
+
+
+def request_for(
+    candidate: Candidate, parents: Sequence[Judged], best: Node | None, settings: SearchSettings
+) -> Request:
+    """How a candidate of these parents is to be judged: its numeric search begins at theirs, if it is worth one."""
+    threshold = -math.inf
+    if best is not None and parents:
+        threshold = best.fitness - math.log(settings.promising)
+    inherited = tuple(parent.candidate.config for parent in parents if parent.candidate.config)
+    return Request(candidate, inherited, settings.quick_trials, threshold)
 
 
 def _conditions(settings: SearchSettings) -> list[Condition]:
