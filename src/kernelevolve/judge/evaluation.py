@@ -34,7 +34,7 @@ from kernelevolve.workers.wire import WireViolation
 
 _ARTIFACTS = frozenset({".so", ".cubin", ".ptx", ".hsaco"})
 _ARTIFACT_LIMIT = 64 << 20
-_SERIES_ROUNDS = {Effort.SCREEN: 2, Effort.PROMOTION: 9}
+_SERIES_ROUNDS = {Effort.SCREEN: 2, Effort.PROMOTION: 5}
 _ATTEMPTS = 2
 """Whatever rests on clocks must be seen this often before it is held against a candidate."""
 

@@ -54,4 +54,4 @@ class JudgeSettings(BaseModel):
     seed: int | None = Field(default=None, description="None: secret seeds from the system; a number only for tests")
     tune: TimingPlan = TimingPlan(blocks=15, min_blocks=3, calls=1, seconds=0.4, warm_up=3, abandon=3.0)
     screen: TimingPlan = TimingPlan(blocks=5, min_blocks=3, calls=3, seconds=0.5, warm_up=2, abandon=1.5)
-    promotion: TimingPlan = TimingPlan(blocks=25, min_blocks=20, calls=5, seconds=60.0, warm_up=3)
+    promotion: TimingPlan = TimingPlan(blocks=25, min_blocks=20, calls=5, seconds=40.0, warm_up=3)

@@ -25,14 +25,14 @@ def of_times(
 
 def of_series(series: SeriesSession) -> str | None:
     """What the judge's own clock says against the candidate's times, or None."""
-    candidate, others = series.candidate, series.others
+    candidate = series.candidate
     mine = series.taken[candidate.name]
     reason = clocks.series_disagreement(
         [taken.gap for taken in mine], series.usual_gaps, min(taken.outer for taken in mine)
     ) or clocks.cold_below_series(candidate.median(series.clock), series.seconds(candidate.name), series.calls)
-    if reason is not None or not others:
+    fastest = series.fastest
+    if reason is not None or fastest is None:
         return reason
-    fastest = min(others, key=lambda contestant: contestant.median(series.clock))
     seconds = fastest.median("wall") * series.calls
     ours, theirs = series.hand_overs[candidate.name], series.hand_overs[fastest.name]
     first = [taken.first for taken in ours]
