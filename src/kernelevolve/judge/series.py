@@ -179,7 +179,7 @@ class SeriesSession:
     def _hand_over(
         self, program: Contestant, call: Call, bindings: Sequence[Binding], known: Case, inputs: Sequence[Inputs]
     ) -> None:
-        """Have all outputs handed over twice; compare the candidate's first, and one of ``inputs`` if they are given."""
+        """Have all outputs handed over twice; compare the candidate's first one, and one of ``inputs`` if given."""
         session, timeout = program.session, program.run_seconds
         mine = program is self.candidate
         effects = self.bound.effects
