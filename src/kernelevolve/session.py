@@ -13,7 +13,7 @@ from kernelevolve.candidates import Candidate
 from kernelevolve.candidates.structure import materialise, split_config
 from kernelevolve.errors import InvalidCandidate, InvalidProblem, InvalidRequest, KernelEvolveError, MissingTarget
 from kernelevolve.judge.protocol import Judge
-from kernelevolve.judge.verdict import Effort, Verdict, VerdictKind
+from kernelevolve.judge.verdict import Effort, Verdict
 from kernelevolve.languages import detect
 from kernelevolve.operators import OPERATORS
 from kernelevolve.problems import Problem
@@ -148,13 +148,7 @@ def resume(
     """
     found = open_run(run, out=out)
     store, record = found.store, found.record
-    settings = SearchSettings.model_validate(record.settings)
-    limits = settings.budget
-    budget = checked_budget(
-        limits.evaluations if evaluations is None else evaluations,
-        limits.seconds / 60 if minutes is None else minutes,
-    )
-    settings = settings.model_copy(update={"budget": budget})
+    settings = with_limits(SearchSettings.model_validate(record.settings), evaluations, minutes)
     device = device_of(record)
     judge = open_judge(record.problem, device, store, checked_sandbox(sandbox), screen_all_baselines=False)
     try:
@@ -230,7 +224,7 @@ def profile(
     judge = LocalJudge(text, device, workspace=open_store(out).workspace / "judge", settings=settings)
     try:
         verdict = judge.evaluate(program, Effort.SCREEN)
-        if verdict.kind not in (VerdictKind.CORRECT, VerdictKind.WRONG):
+        if not verdict.ran:
             missing = dict.fromkeys(PROFILERS, f"a candidate that is {verdict.kind} is not profiled")
             return verdict, diagnose(verdict, missing=missing)
         return verdict, judge.profile(program, verdict, workload=workload, profilers=profilers)
@@ -254,7 +248,7 @@ def vet_problems(
         try:
             problem = load_problem(place, scale=scale)
             name = problem.name
-            report = _vet(problem, target, every_workload=every_workload)
+            report = _vet(problem, target, until_usable=not every_workload)
         except KernelEvolveError as error:
             complaint = error.sentence
         except (RuntimeError, MemoryError) as error:
@@ -267,25 +261,18 @@ def vet_problems(
         yield VettedProblem(place, name, report, complaint, perf_counter() - start)
 
 
-def _vet(problem: Problem, target: Target, *, every_workload: bool) -> VettingReport:
+def _vet(problem: Problem, target: Target, *, until_usable: bool, check: bool = True) -> VettingReport:
     from kernelevolve.judge.oracle import Oracle
     from kernelevolve.judge.vetting import vet
     from kernelevolve.problems.instance import load_instance
 
-    instance = load_instance(problem, target.device_type)
-    oracle = Oracle(instance, problem.tolerance)
-    return vet(instance, oracle, instance.workloads, until_usable=not every_workload)
+    instance = load_instance(problem, target.device_type, check=check)
+    return vet(instance, Oracle(instance, problem.tolerance), instance.workloads, until_usable=until_usable)
 
 
 def refuse_vacuous(problem: Problem, target: Target) -> None:
     """InvalidProblem if no workload tells a right result from a wrong one: nothing found there would mean anything."""
-    from kernelevolve.judge.oracle import Oracle
-    from kernelevolve.judge.vetting import vet
-    from kernelevolve.problems.instance import load_instance
-
-    instance = load_instance(problem, target.device_type, check=False)
-    oracle = Oracle(instance, problem.tolerance)
-    report = vet(instance, oracle, instance.workloads, until_usable=True)
+    report = _vet(problem, target, until_usable=True, check=False)
     if not report.vacuous:
         return
     reason = next(iter(report.reasons), "")
@@ -312,13 +299,18 @@ def open_judge(
     return LocalJudge(problem, target, workspace=store.workspace / "judge", settings=settings)
 
 
-def read_candidate(path: Path) -> Candidate:
-    """The candidate in a file; its language is the first that recognises the text. Raises InvalidCandidate."""
+def read_text(path: Path) -> str:
+    """The text of a candidate's file. Raises InvalidCandidate."""
     try:
-        text = path.read_text()
+        return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         words = getattr(error, "strerror", None) or "it is not text"
         raise InvalidCandidate(f"the candidate cannot be read: {words}", path=path, fix="check the path") from None
+
+
+def read_candidate(path: Path) -> Candidate:
+    """The candidate in a file; its language is the first that recognises the text. Raises InvalidCandidate."""
+    text = read_text(path)
     try:
         source, config = split_config(text)
     except InvalidCandidate as error:
@@ -373,6 +365,15 @@ def checked_sandbox(name: Sandbox | str) -> Sandbox:
         return Sandbox(name)
     except ValueError:
         raise InvalidRequest(f"there is no sandbox {name!r}", fix=f"use {', '.join(Sandbox)}") from None
+
+
+def with_limits(settings: SearchSettings, evaluations: int | None, minutes: float | None) -> SearchSettings:
+    """The settings with these limits in the place of their own, where given. Raises InvalidRequest."""
+    budget = checked_budget(
+        settings.budget.evaluations if evaluations is None else evaluations,
+        settings.budget.seconds / 60 if minutes is None else minutes,
+    )
+    return settings.model_copy(update={"budget": budget})
 
 
 def checked_budget(evaluations: int, minutes: float) -> Budget:

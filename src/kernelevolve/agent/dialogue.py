@@ -133,18 +133,13 @@ class Dialogue:
 
     def raise_limits(self, evaluations: int | None, minutes: float | None) -> None:
         """Replace the run's limits by these, where given; they count what was spent already."""
-        settings = self._settings()
-        budget = session.checked_budget(
-            settings.budget.evaluations if evaluations is None else evaluations,
-            settings.budget.seconds / 60 if minutes is None else minutes,
-        )
-        changed = settings.model_copy(update={"budget": budget})
+        changed = session.with_limits(self._settings(), evaluations, minutes)
         self.run.store.set_settings(self.run.id, changed.model_dump(mode="json"))
 
     def profile(self, node: int) -> Diagnosis:
         """What holds a node back, by the profilers of this machine. Raises InvalidRequest if it does not run."""
         verdict = self.run.verdicts(node)[0]
-        if verdict.kind not in (VerdictKind.CORRECT, VerdictKind.WRONG):
+        if not verdict.ran:
             raise InvalidRequest(f"node {node} is {verdict.kind} and cannot be profiled", fix="profile one that runs")
         found = session.profile(
             self.run.problem, self.run.candidate(node), target=self.run.target, sandbox=self._sandbox,

@@ -9,13 +9,25 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kernelevolve.cli.optimize import DEFAULT_EVALUATIONS, DEFAULT_MINUTES, conclude, parse_setting
-from kernelevolve.cli.terminal import DEFAULT_OUT, JsonOption, OutOption, SandboxOption, console, print_json
+from kernelevolve.cli.terminal import (
+    DEFAULT_OUT,
+    JsonOption,
+    OutOption,
+    ProblemArgument,
+    SandboxOption,
+    ScaleOption,
+    SettingsOption,
+    TargetOption,
+    console,
+    print_json,
+)
 from kernelevolve.cli.verify import EXIT_NOT_CORRECT
 from kernelevolve.errors import InvalidRequest
 from kernelevolve.workers.sandbox import Sandbox
 
 if TYPE_CHECKING:
     from kernelevolve.agent import Dialogue
+    from kernelevolve.prompting import Retriever
 
 RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="Its identifier, a clear beginning of it, its directory, or 'last'.")
@@ -28,20 +40,16 @@ DraftOption = Annotated[bool, typer.Option("--draft", help="A new draft instead 
 
 
 def start(
-    problem: Annotated[
-        str, typer.Argument(metavar="PROBLEM", help="A problem file, or a shipped one: ranking/rmsnorm_residual.")
-    ],
-    target: Annotated[str, typer.Option(help="cpu, nvidia, or auto: an NVIDIA GPU if there is one.")] = "auto",
+    problem: ProblemArgument,
+    target: TargetOption = "auto",
     evaluations: Annotated[int, typer.Option(help="Candidates to judge at most.")] = DEFAULT_EVALUATIONS,
     minutes: Annotated[float, typer.Option(help="Time of judging at most; time between commands is free.")] = (
         DEFAULT_MINUTES
     ),
     seed: Annotated[int, typer.Option(help="Determines which nodes are asked about.")] = 0,
     policy: Annotated[str | None, typer.Option(help="Selection policy; by default one that suits the budget.")] = None,
-    scale: Annotated[float | None, typer.Option(help="Multiply the problem's batch size, e.g. by 0.125.")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Replace a constant of the problem file.")
-    ] = None,
+    scale: ScaleOption = None,
+    settings: SettingsOption = None,
     out: OutOption = DEFAULT_OUT,
     sandbox: SandboxOption = Sandbox.AUTO,
     as_json: JsonOption = False,
@@ -81,11 +89,12 @@ def ask(
 ) -> None:
     """Print the next prompt of RUN: all that a writer needs for one candidate. Asking again gives the same prompt."""
     from kernelevolve.agent.documents import asked_document
+    from kernelevolve.knowledge import KnowledgeBase
     from kernelevolve.prompting import DEFAULT_TOKENS, Memory
 
     if memory is not None and memory not in set(Memory):
         raise InvalidRequest(f"there is no memory {memory!r}", fix=f"use one of: {', '.join(Memory)}")
-    with _dialogue(run, out) as dialogue:
+    with _dialogue(run, out, retriever=KnowledgeBase()) as dialogue:
         if evaluations is not None or minutes is not None:
             dialogue.raise_limits(evaluations, minutes)
         asked = dialogue.ask(
@@ -116,12 +125,9 @@ def tell(
     """
     from kernelevolve.agent.documents import note_of, told_document
     from kernelevolve.report.summary import print_verdict
+    from kernelevolve.session import read_text
 
-    try:
-        text = candidate.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        words = getattr(error, "strerror", None) or "it is not text"
-        raise InvalidRequest(f"the candidate cannot be read: {words}", path=candidate, fix="check the path") from None
+    text = read_text(candidate)
     with _dialogue(run, out, sandbox) as dialogue:
         with console(stderr=True).status("judging: build, correctness, timing beside the baselines"):
             told = dialogue.tell(text, _named(parents, draft), answer=candidate.suffix != ".py")
@@ -149,12 +155,12 @@ def finish(
     return conclude(finished, as_json)
 
 
-def _dialogue(run: str, out: Path, sandbox: Sandbox = Sandbox.AUTO) -> Dialogue:
+def _dialogue(run: str, out: Path, sandbox: Sandbox = Sandbox.AUTO, *, retriever: Retriever | None = None) -> Dialogue:
+    """RUN, opened; only who asks needs pages for the prompt."""
     from kernelevolve.agent import Dialogue
-    from kernelevolve.knowledge import KnowledgeBase
     from kernelevolve.workspace import open_run
 
-    return Dialogue(open_run(run, out=out), sandbox=sandbox, retriever=KnowledgeBase())
+    return Dialogue(open_run(run, out=out), sandbox=sandbox, retriever=retriever)
 
 
 def _named(parents: list[int] | None, draft: bool) -> list[int] | None:

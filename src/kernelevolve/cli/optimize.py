@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kernelevolve.cli.boundary import EXIT_INTERRUPTED
-from kernelevolve.cli.terminal import DEFAULT_OUT, JsonOption, OutOption, SandboxOption, console, print_json
+from kernelevolve.cli.terminal import (
+    DEFAULT_OUT,
+    JsonOption,
+    OutOption,
+    SandboxOption,
+    ScaleOption,
+    SettingsOption,
+    TargetOption,
+    console,
+    print_json,
+)
 from kernelevolve.errors import InvalidRequest
 from kernelevolve.workers.sandbox import Sandbox
 
@@ -31,7 +41,7 @@ def optimize(
             help="A problem file in the KernelBench format, or a shipped one: ranking/rmsnorm_residual.",
         ),
     ] = None,
-    target: Annotated[str, typer.Option(help="cpu, nvidia, or auto: an NVIDIA GPU if there is one.")] = "auto",
+    target: TargetOption = "auto",
     evaluations: Annotated[
         int | None, typer.Option(help=f"Candidates to judge at most.  [default: {DEFAULT_EVALUATIONS}]")
     ] = None,
@@ -41,10 +51,8 @@ def optimize(
     policy: Annotated[
         str | None, typer.Option(help="Selection policy; by default one that suits the number of evaluations.")
     ] = None,
-    scale: Annotated[float | None, typer.Option(help="Multiply the problem's batch size, e.g. by 0.125.")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Replace a constant of the problem file.")
-    ] = None,
+    scale: ScaleOption = None,
+    settings: SettingsOption = None,
     resume: Annotated[
         str | None, typer.Option(metavar="RUN", help="Continue a run: its identifier, a beginning of it, or 'last'.")
     ] = None,

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kernelevolve.cli.terminal import JsonOption, console, print_json
+from kernelevolve.cli.terminal import (
+    JsonOption,
+    TargetOption,
+    console,
+    print_json,
+)
 from kernelevolve.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -19,7 +24,7 @@ _STYLES = {
 
 
 def selftest(
-    target: Annotated[str, typer.Option(help="cpu, nvidia, or auto: an NVIDIA GPU if there is one.")] = "auto",
+    target: TargetOption = "auto",
     only: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Only cases whose name or family contains TEXT.")
     ] = None,

@@ -18,6 +18,15 @@ if TYPE_CHECKING:
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout and everything for people on stderr.")
 ]
+ProblemArgument = Annotated[
+    str, typer.Argument(metavar="PROBLEM", help="A problem file, or a shipped one: ranking/rmsnorm_residual.")
+]
+CandidateArgument = Annotated[Path, typer.Argument(metavar="CANDIDATE", help="A Python file that defines ModelNew.")]
+TargetOption = Annotated[str, typer.Option(help="cpu, nvidia, or auto: an NVIDIA GPU if there is one.")]
+ScaleOption = Annotated[float | None, typer.Option(help="Multiply the problem's batch size, e.g. by 0.125.")]
+SettingsOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Replace a constant of the problem file.")
+]
 OutOption = Annotated[Path, typer.Option("--out", help="Directory that holds the runs.")]
 SandboxOption = Annotated[
     Sandbox,

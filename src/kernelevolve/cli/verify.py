@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from kernelevolve.cli.terminal import DEFAULT_OUT, JsonOption, OutOption, SandboxOption, console, print_json
+from kernelevolve.cli.terminal import (
+    DEFAULT_OUT,
+    CandidateArgument,
+    JsonOption,
+    OutOption,
+    ProblemArgument,
+    SandboxOption,
+    ScaleOption,
+    SettingsOption,
+    TargetOption,
+    console,
+    print_json,
+)
 from kernelevolve.workers.sandbox import Sandbox
 
 EXIT_NOT_CORRECT = 1
 
 
 def verify(
-    problem: Annotated[
-        str, typer.Argument(metavar="PROBLEM", help="A problem file, or a shipped one: ranking/rmsnorm_residual.")
-    ],
-    candidate: Annotated[Path, typer.Argument(metavar="CANDIDATE", help="A Python file that defines ModelNew.")],
-    target: Annotated[str, typer.Option(help="cpu, nvidia, or auto: an NVIDIA GPU if there is one.")] = "auto",
+    problem: ProblemArgument,
+    candidate: CandidateArgument,
+    target: TargetOption = "auto",
     strict: Annotated[
         bool,
         typer.Option(
             "--strict", help="Judge as a finalist is: held-out and stress workloads, a memory check, long timing."
         ),
     ] = False,
-    scale: Annotated[float | None, typer.Option(help="Multiply the problem's batch size, e.g. by 0.125.")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Replace a constant of the problem file.")
-    ] = None,
+    scale: ScaleOption = None,
+    settings: SettingsOption = None,
     out: OutOption = DEFAULT_OUT,
     sandbox: SandboxOption = Sandbox.AUTO,
     as_json: JsonOption = False,

@@ -7,7 +7,12 @@ from typing import Annotated
 
 import typer
 
-from kernelevolve.cli.terminal import JsonOption, console, print_json
+from kernelevolve.cli.terminal import (
+    JsonOption,
+    TargetOption,
+    console,
+    print_json,
+)
 
 EXIT_NOT_ALL = 1
 
@@ -17,7 +22,7 @@ def vet(
         list[str],
         typer.Argument(metavar="PATH…", help="Problem files, directories of them, or shipped problems by name."),
     ],
-    target: Annotated[str, typer.Option(help="cpu, nvidia, or auto: an NVIDIA GPU if there is one.")] = "auto",
+    target: TargetOption = "auto",
     scale: Annotated[float | None, typer.Option(help="Multiply every problem's batch size, e.g. by 0.125.")] = None,
     every_workload: Annotated[
         bool, typer.Option("--every-workload", help="Examine all workloads, also if the first can tell.")

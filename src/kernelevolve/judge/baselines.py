@@ -11,10 +11,9 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from kernelevolve.judge.cases import CaseBook
-from kernelevolve.judge.comparison import StructureMismatch, compare
-from kernelevolve.judge.correctness import describe_error, output_slots
-from kernelevolve.judge.oracle import Case
-from kernelevolve.judge.session import Call, ProgramSession
+from kernelevolve.judge.correctness import compare_or_reject, output_slots
+from kernelevolve.judge.rejection import Rejected
+from kernelevolve.judge.session import ProgramSession
 from kernelevolve.judge.settings import JudgeSettings
 from kernelevolve.judge.timing import Contestant
 from kernelevolve.problems import Workload
@@ -37,21 +36,6 @@ _PATIENCE = 10
 
 class BaselineUnavailable(Exception):
     """A baseline cannot run this problem; the message says why."""
-
-
-class _Wrong(Exception):
-    """The results of a library are not those of the reference."""
-
-
-def _check(session: ProgramSession, call: Call, case: Case, patience: float) -> None:
-    """Hold the outputs of a library against the golden, as a candidate's would be. Raises _Wrong or WorkerFailure."""
-    outputs, _ = session.pull(call, {0: output_slots(case, Layout())}, patience)
-    try:
-        failed = [error for error in compare(case, outputs[0]) if not error.passed]
-    except StructureMismatch as mismatch:
-        raise _Wrong(str(mismatch)) from None
-    if failed:
-        raise _Wrong(describe_error(failed[0]))
 
 
 class Baseline:
@@ -90,9 +74,9 @@ class Baseline:
                 try:
                     with self._working():
                         self._ready[workload.name] = self._make(workload, book, parameters, training)
-                except _Wrong as wrong:
+                except Rejected as rejected:
                     self._end()
-                    self.failure = str(wrong)
+                    self.failure = rejected.reason
                 except WorkerFailure as failure:
                     self._end()
                     self._note(failure)
@@ -118,7 +102,8 @@ class Baseline:
         session.prepare(binding, case.inputs, patience)
         call = session.call(name, [binding], patience)  # The compiler works in the first call.
         if self._program.library:
-            _check(session, call, case, patience)
+            outputs, _ = session.pull(call, {0: output_slots(case, Layout())}, patience)
+            compare_or_reject(case, outputs[0])
         session.forget(call)
         return Contestant(self.name, session, name, binding, self._call_seconds)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -93,9 +93,9 @@ class BoundCandidate:
         """Two calls on different content, with both outputs alive; the first may build. Raises Rejected."""
         one = self.call(first, timeout)
         early = self.settle(one, first, Stage.SMOKE)
-        errors = self.compare(first, early)
+        errors = compare_or_reject(first, early)
         two = self.call(second)
-        errors += self.compare(second, self.settle(two, second, Stage.CORRECTNESS))
+        errors += compare_or_reject(second, self.settle(two, second, Stage.CORRECTNESS))
         late = self._pull(one, first)
         for path in early.keys() - self.effects.aliases:
             if not integrity.same_bytes(early[path], late[path]):
@@ -120,29 +120,30 @@ class BoundCandidate:
         self.session.forget(call)
         found = {OF_INPUT + path: leaf for path, leaf in by_input.items()}
         found |= {OF_PARAMETER + name: leaf for name, leaf in by_parameter.items()}
-        return self.compare(replace(case, expected=list(case.gradients)), found, Stage.CORRECTNESS)
+        return compare_or_reject(replace(case, expected=list(case.gradients)), found)
 
     def check_once(
         self, case: Case, timeout: float | None = None, stage: Stage = Stage.CORRECTNESS
     ) -> tuple[OutputError, ...]:
         """One call whose output is compared. Raises Rejected."""
         call = self.call(case, timeout)
-        errors = self.compare(case, self.settle(call, case, stage), stage)
+        errors = compare_or_reject(case, self.settle(call, case, stage), stage)
         self.session.forget(call)
         return errors
 
-    def compare(
-        self, case: Case, outputs: dict[str, torch.Tensor], stage: Stage = Stage.CORRECTNESS
-    ) -> tuple[OutputError, ...]:
-        """The errors of an output; Rejected if one is over its limit."""
-        try:
-            errors = tuple(compare(case, outputs))
-        except StructureMismatch as mismatch:
-            raise Rejected(VerdictKind.WRONG, stage, str(mismatch)) from None
-        failed = [error for error in errors if not error.passed]
-        if failed:
-            raise Rejected(VerdictKind.WRONG, stage, describe_error(failed[0]), "", errors)
-        return errors
+
+def compare_or_reject(
+    case: Case, outputs: Mapping[str, torch.Tensor], stage: Stage = Stage.CORRECTNESS
+) -> tuple[OutputError, ...]:
+    """The errors of an output; Rejected if one is over its limit, or if it is not made of what it must be made of."""
+    try:
+        errors = tuple(compare(case, outputs))
+    except StructureMismatch as mismatch:
+        raise Rejected(VerdictKind.WRONG, stage, str(mismatch)) from None
+    failed = [error for error in errors if not error.passed]
+    if failed:
+        raise Rejected(VerdictKind.WRONG, stage, describe_error(failed[0]), "", errors)
+    return errors
 
 
 def describe_error(error: OutputError) -> str:

@@ -82,7 +82,7 @@ class LocalJudge:
         A candidate that is wrong is profiled on the first workload. ``profilers`` are names, all that fit by default.
         Raises InvalidRequest if there is no such workload, ValueError if the candidate does not run.
         """
-        if verdict.kind not in (VerdictKind.CORRECT, VerdictKind.WRONG):
+        if not verdict.ran:
             raise ValueError(f"a candidate that is {verdict.kind} cannot be profiled")
         known = {found.name: found for found in self._bench.workloads(*Role)}
         if workload is not None and workload not in known:

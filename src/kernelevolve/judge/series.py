@@ -18,7 +18,7 @@ from statistics import median
 
 import torch
 
-from kernelevolve.judge.correctness import BoundCandidate, output_slots
+from kernelevolve.judge.correctness import BoundCandidate, compare_or_reject, output_slots
 from kernelevolve.judge.oracle import Case
 from kernelevolve.judge.rejection import Rejected
 from kernelevolve.judge.session import Binding, Call
@@ -49,11 +49,10 @@ Places = Mapping[int, Mapping[str, TensorSlot]]
 
 def series_calls(seconds: float, case: Case, device_type: str) -> int:
     """How many calls of this length make a series."""
-    tensors = [leaf for _, leaf in leaves(case.inputs) if isinstance(leaf, torch.Tensor)]
-    size = sum(t.numel() * t.element_size() for t in tensors)
-    layout = Layout()
-    output_slots(case, layout)
-    each = max(1, size + 2 * layout.bytes)
+    inputs, outputs = Layout(), Layout()
+    inputs.place_all(case.inputs)
+    output_slots(case, outputs)
+    each = inputs.bytes + 2 * outputs.bytes
     least = min(_LEAST_CALLS, _MOST_BYTES[device_type] // each) if seconds < _LONG_CALL_SECONDS else 1
     wanted = ceil(SERIES_SECONDS / max(seconds, 1e-7))
     return max(1, least, min(MOST_CALLS, _BYTES[device_type] // each, wanted))
@@ -206,7 +205,7 @@ class SeriesSession:
 
     def _compare(self, case: Case, outputs: dict[str, torch.Tensor]) -> tuple[OutputError, ...]:
         try:
-            return self.bound.compare(case, outputs, self.stage)
+            return compare_or_reject(case, outputs, self.stage)
         except Rejected as rejected:
             reason = f"in a series of {self.calls} calls whose outputs all live, {rejected.reason}"
             raise Rejected(VerdictKind.WRONG, self.stage, reason, "", rejected.errors) from None

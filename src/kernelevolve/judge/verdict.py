@@ -198,6 +198,11 @@ class Verdict(BaseModel):
         return self.kind is VerdictKind.CORRECT
 
     @property
+    def ran(self) -> bool:
+        """True if it runs, rightly or not: it can be profiled."""
+        return self.kind in (VerdictKind.CORRECT, VerdictKind.WRONG)
+
+    @property
     def seconds(self) -> float | None:
         """Candidate seconds per call (geometric mean over workloads; device time where there is one), if timed."""
         return self.measurement.seconds() if self.correct and self.measurement is not None else None

@@ -30,10 +30,7 @@ def tuning_digest(step: Step) -> TuningDigest | None:
         space = read_space(step.candidate.source)
     except InvalidCandidate:
         return None
-    records = Records()
-    for config, seconds in step.trials:
-        if set(config) == set(space.tunables):
-            records.add(config, math.inf if seconds is None else seconds)
+    records = Records.of(space, step.trials)
     if len(records) == 0:
         return None
     lines = []

@@ -37,10 +37,8 @@ def knobs(contents: Contents) -> tuple[Knob, ...]:
     """The tunables of the best program that were moved, the most sensitive first."""
     if contents.best is None:
         return ()
-    space, records = space_of(contents.best), Records()
-    for config, seconds in contents.best_trials:
-        if set(config) == set(space.tunables):
-            records.add(config, math.inf if seconds is None else seconds)
+    space = space_of(contents.best)
+    records = Records.of(space, contents.best_trials)
     return tuple(
         Knob(s, _settings(s.name, records, contents.best.candidate.config.get(s.name)))
         for s in sensitivities(space, records)

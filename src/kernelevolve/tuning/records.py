@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from kernelevolve.candidates import Config, TunableSpace
@@ -28,6 +28,15 @@ class Records:
         self.configs: list[Config] = []
         self.best: Config | None = None
         self.best_seconds = math.inf
+
+    @classmethod
+    def of(cls, space: TunableSpace, timings: Iterable[tuple[Config, float | None]]) -> Records:
+        """Stored timings of a program, None for one that failed; what was timed in another space is left out."""
+        records = cls()
+        for config, seconds in timings:
+            if set(config) == set(space.tunables):
+                records.add(config, math.inf if seconds is None else seconds)
+        return records
 
     def add(self, config: Config, seconds: float) -> None:
         """Keep a time; of two for one configuration the better."""
