@@ -21,14 +21,14 @@ ROOMS = (
     ("workers", "profilers", "judge"),
     ("tuning", "knowledge", "prompting", "operators", "search", "store"),
     ("engine",),
-    ("loading", "run", "workspace", "report", "session", "agent", "front door", "doctor", "cli"),
+    ("loading", "run", "workspace", "report", "ensemble", "vetting", "session", "agent", "front door", "doctor", "cli"),
 )
 """Floors from the ground up, and on each floor the rooms in their order: a room imports earlier ones only."""
 ORDER = [room for floor in ROOMS for room in floor]
 
 ENGINE = frozenset(
     {"briefing", "engine", "evaluation", "events", "finale", "interrupt", "ledger", "proposals", "settings", "slots"}
-    | {"replay", "stage", "state", "steady_state", "turns"}
+    | {"replay", "retuning", "stage", "state", "steady_state", "turns", "workshops"}
 )
 """The modules of ``search/`` that are the engine's floor: what needs judge, store, operators and policies together."""
 JUDGE_IN_PUBLIC = frozenset(

@@ -2,39 +2,36 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from kernelevolve.candidates import Candidate
 from kernelevolve.candidates.structure import materialise, split_config
-from kernelevolve.errors import InvalidCandidate, InvalidProblem, InvalidRequest, KernelEvolveError, MissingTarget
+from kernelevolve.ensemble import choose, operators_of
+from kernelevolve.errors import InvalidCandidate, InvalidRequest, MissingTarget
 from kernelevolve.judge.protocol import Judge
 from kernelevolve.judge.verdict import Effort, Verdict
 from kernelevolve.languages import detect
-from kernelevolve.operators import OPERATORS
+from kernelevolve.operators.llm.settings import WritingSettings
 from kernelevolve.problems import Problem
-from kernelevolve.problems.execution import is_out_of_memory
 from kernelevolve.problems.loaders import from_module, load_problem
 from kernelevolve.profilers import PROFILERS, Diagnosis
 from kernelevolve.run import BEST_DIRECTORY, KERNEL_FILE, Run
 from kernelevolve.search.engine import Engine
-from kernelevolve.search.events import Listener
+from kernelevolve.search.events import Listener, ModelUnavailable
 from kernelevolve.search.ledger import Budget
 from kernelevolve.search.policies import POLICIES
 from kernelevolve.search.settings import SearchSettings, default_policy
 from kernelevolve.store import RunRecord, Store
 from kernelevolve.targets import Target, resolve
+from kernelevolve.vetting import refuse_vacuous
 from kernelevolve.workers.sandbox import Sandbox
 from kernelevolve.workspace import open_run, open_store
 
 if TYPE_CHECKING:
     from torch import nn
-
-    from kernelevolve.judge.vetting import VettedProblem, VettingReport
 
 _WORKERS = 3
 """Candidates in work at once where compiling does not disturb timing: one is timed, the next are built."""
@@ -51,6 +48,11 @@ def optimize(
     out: Path | str = "runs",
     policy: str | None = None,
     operators: Sequence[str] | None = None,
+    models: Sequence[str] | WritingSettings = (),
+    tokens: int | None = None,
+    dollars: float | None = None,
+    fallback: bool = False,
+    conversations: int = 1,
     roofline_target: float | None = None,
     sandbox: Sandbox | str = Sandbox.AUTO,
     listeners: Sequence[Listener] = (),
@@ -60,17 +62,24 @@ def optimize(
     ``problem`` is a Problem, a file in the KernelBench format, the name of a shipped one
     (``ranking/rmsnorm_residual``), or a module or function together with ``example_inputs``, a tuple of its arguments.
     ``evaluations`` and ``minutes`` are hard limits; ``roofline_target`` ends the search early, at that fraction of the
-    roofline. ``sandbox`` says how well candidates must be shut in: 'auto' (as well as this machine can, and at least
-    off the network and off all files but their own), 'strict' (fully), or 'none' (not at all). An interruption (Ctrl-C)
-    keeps everything: the returned run is ``interrupted`` and can be resumed.
+    roofline. ``models`` are language models that write candidates (``openai:gpt-5``; keys come from the environment),
+    within ``tokens`` and ``dollars``; ``fallback`` allows to go on without those that cannot be used here, and
+    ``conversations`` is how many of them are held at once. ``sandbox`` says how well candidates must be shut in: 'auto'
+    (as well as this machine can, and at least off the network and off all files but their own), 'strict' (fully), or
+    'none' (not at all). An interruption (Ctrl-C) keeps everything: the returned run is ``interrupted`` and can be
+    resumed.
 
     Raises KernelEvolveError: InvalidProblem, MissingTarget, InvalidRequest, or the bare one for a machine that cannot
     shut candidates in, with a sentence that says how to mend it.
     """
     begun = begin(
         problem, example_inputs, target=target, evaluations=evaluations, minutes=minutes, seed=seed, out=out,
-        policy=policy, operators=operators, roofline_target=roofline_target, sandbox=sandbox,
+        policy=policy, operators=operators, models=models, tokens=tokens, dollars=dollars, fallback=fallback,
+        conversations=conversations, roofline_target=roofline_target, sandbox=sandbox,
     )  # fmt: skip
+    for reason in begun.unavailable:
+        for listener in listeners:
+            listener.on_event(ModelUnavailable(reason))
     try:
         return _search(begun.store, begun.record, begun.settings, begun.target, begun.judge, listeners)
     finally:
@@ -87,6 +96,8 @@ class Begun:
     target: Target
     judge: Judge
     """To be closed by whoever has it."""
+    unavailable: tuple[str, ...] = ()
+    """Why language models that were named are not asked, a sentence each."""
 
 
 def begin(
@@ -100,22 +111,28 @@ def begin(
     out: Path | str = "runs",
     policy: str | None = None,
     operators: Sequence[str] | None = None,
+    models: Sequence[str] | WritingSettings = (),
+    tokens: int | None = None,
+    dollars: float | None = None,
+    fallback: bool = False,
+    conversations: int = 1,
     roofline_target: float | None = None,
     sandbox: Sandbox | str = Sandbox.AUTO,
 ) -> Begun:
     """What ``optimize`` does before it searches: check everything, vet the problem, open a judge, store the run."""
     device = resolve(target)
+    chosen = choose(operators, models, dollars=dollars, fallback=fallback)
     settings = SearchSettings(
-        budget=checked_budget(evaluations, minutes),
+        budget=checked_budget(evaluations, minutes, tokens, dollars),
         policy=policy or default_policy(evaluations),
-        operators=tuple(operators or OPERATORS.names()),
+        operators=chosen.operators,
+        writing=chosen.writing,
+        conversations=conversations,
         seed=seed,
         workers=1 if device.exclusive_compile else _WORKERS,
         roofline_target=roofline_target,
     )
     POLICIES.get(settings.policy)
-    for name in settings.operators:
-        OPERATORS.get(name)
     store = open_store(out)
     text = _as_problem(problem, example_inputs, store)
     refuse_vacuous(text, device)
@@ -127,7 +144,7 @@ def begin(
     except BaseException:
         judge.close()
         raise
-    return Begun(store, record, settings, device, judge)
+    return Begun(store, record, settings, device, judge, chosen.unavailable)
 
 
 def resume(
@@ -136,6 +153,8 @@ def resume(
     out: Path | str = "runs",
     evaluations: int | None = None,
     minutes: float | None = None,
+    tokens: int | None = None,
+    dollars: float | None = None,
     sandbox: Sandbox | str = Sandbox.AUTO,
     listeners: Sequence[Listener] = (),
 ) -> Run:
@@ -148,7 +167,7 @@ def resume(
     """
     found = open_run(run, out=out)
     store, record = found.store, found.record
-    settings = with_limits(SearchSettings.model_validate(record.settings), evaluations, minutes)
+    settings = with_limits(SearchSettings.model_validate(record.settings), evaluations, minutes, tokens, dollars)
     device = device_of(record)
     judge = open_judge(record.problem, device, store, checked_sandbox(sandbox), screen_all_baselines=False)
     try:
@@ -232,57 +251,6 @@ def profile(
         judge.close()
 
 
-def vet_problems(
-    places: Iterable[str], target: Target, *, scale: float | None = None, every_workload: bool = False
-) -> Iterator[VettedProblem]:
-    """Vet problems on a device, one after the other. What is wrong with one is told, not raised.
-
-    The workloads of a problem are examined until one tells a right result from a wrong one, or all of them.
-    """
-    import torch
-
-    from kernelevolve.judge.vetting import VettedProblem
-
-    for place in places:
-        start, name, report, complaint = perf_counter(), place, None, ""
-        try:
-            problem = load_problem(place, scale=scale)
-            name = problem.name
-            report = _vet(problem, target, until_usable=not every_workload)
-        except KernelEvolveError as error:
-            complaint = error.sentence
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            complaint = "vetting does not fit the memory; make the problem smaller with --scale"
-        if target.device_type == "cuda":
-            gc.collect()
-            torch.cuda.empty_cache()  # The next problem may need what this one took.
-        yield VettedProblem(place, name, report, complaint, perf_counter() - start)
-
-
-def _vet(problem: Problem, target: Target, *, until_usable: bool, check: bool = True) -> VettingReport:
-    from kernelevolve.judge.oracle import Oracle
-    from kernelevolve.judge.vetting import vet
-    from kernelevolve.problems.instance import load_instance
-
-    instance = load_instance(problem, target.device_type, check=check)
-    return vet(instance, Oracle(instance, problem.tolerance), instance.workloads, until_usable=until_usable)
-
-
-def refuse_vacuous(problem: Problem, target: Target) -> None:
-    """InvalidProblem if no workload tells a right result from a wrong one: nothing found there would mean anything."""
-    report = _vet(problem, target, until_usable=True, check=False)
-    if not report.vacuous:
-        return
-    reason = next(iter(report.reasons), "")
-    raise InvalidProblem(
-        f"no workload of {problem.name} tells a right result from a wrong one: {reason}",
-        path=problem.path,
-        fix="give it a get_workloads() whose values move every output",
-    )
-
-
 def open_judge(
     problem: Problem,
     target: Target,
@@ -326,9 +294,9 @@ def _search(
     judge: Judge,
     listeners: Sequence[Listener],
 ) -> Run:
-    operators = [OPERATORS.get(name) for name in settings.operators]
+    operators, retriever = operators_of(settings)
     policy = POLICIES.get(settings.policy)()
-    Engine(store, record, settings, policy, operators, target, judge, listeners).run()
+    Engine(store, record, settings, policy, operators, target, judge, listeners, retriever).run()
     run = Run(store, record.id)
     write_results(run)
     return run
@@ -367,18 +335,30 @@ def checked_sandbox(name: Sandbox | str) -> Sandbox:
         raise InvalidRequest(f"there is no sandbox {name!r}", fix=f"use {', '.join(Sandbox)}") from None
 
 
-def with_limits(settings: SearchSettings, evaluations: int | None, minutes: float | None) -> SearchSettings:
+def with_limits(
+    settings: SearchSettings,
+    evaluations: int | None,
+    minutes: float | None,
+    tokens: int | None = None,
+    dollars: float | None = None,
+) -> SearchSettings:
     """The settings with these limits in the place of their own, where given. Raises InvalidRequest."""
     budget = checked_budget(
         settings.budget.evaluations if evaluations is None else evaluations,
         settings.budget.seconds / 60 if minutes is None else minutes,
+        settings.budget.tokens if tokens is None else tokens,
+        settings.budget.dollars if dollars is None else dollars,
     )
     return settings.model_copy(update={"budget": budget})
 
 
-def checked_budget(evaluations: int, minutes: float) -> Budget:
+def checked_budget(evaluations: int, minutes: float, tokens: int | None = None, dollars: float | None = None) -> Budget:
     if evaluations < 1:
         raise InvalidRequest(f"{evaluations} evaluations are not enough to search", fix="allow at least one")
     if not minutes > 0:
         raise InvalidRequest(f"{minutes} minutes are not enough to search", fix="allow more than zero")
-    return Budget(evaluations=evaluations, seconds=minutes * 60)
+    if tokens is not None and tokens < 1:
+        raise InvalidRequest(f"{tokens} tokens are not enough to ask a model", fix="allow more than zero")
+    if dollars is not None and not 0 < dollars < float("inf"):
+        raise InvalidRequest(f"{dollars:g} dollars are no limit", fix="allow more than zero")
+    return Budget(evaluations=evaluations, seconds=minutes * 60, tokens=tokens, dollars=dollars)

@@ -150,7 +150,7 @@ def verdict_of(
 class Draft:
     """Small digits at random."""
 
-    name, arity = "draft", 0
+    name, arities = "draft", (0,)
 
     def propose(self, context: ProposalContext) -> Candidate | None:
         return _first_new(context, (tuple(context.rng.randrange(2) for _ in range(LENGTH)) for _ in range(200)))
@@ -159,7 +159,7 @@ class Draft:
 class Change:
     """One digit moved by one."""
 
-    name, arity = "change", 1
+    name, arities = "change", (1,)
 
     def propose(self, context: ProposalContext) -> Candidate | None:
         parent = digits_of(context.parents[0].candidate)
@@ -176,7 +176,7 @@ class Change:
 class Combine:
     """Each digit from one of two parents."""
 
-    name, arity = "combine", 2
+    name, arities = "combine", (2,)
 
     def propose(self, context: ProposalContext) -> Candidate | None:
         pairs = list(zip(*(digits_of(parent.candidate) for parent in context.parents), strict=True))

@@ -44,7 +44,7 @@ def test_a_run_that_was_also_told_is_replayed(tmp_path: Path) -> None:
 
 def test_the_first_difference_is_told(tmp_path: Path) -> None:
     class Other:
-        name, arity = "change", 1
+        name, arities = "change", (1,)
 
         def propose(self, context: ProposalContext) -> Candidate | None:
             return program((3, 2, 3, 2, 1))

@@ -26,6 +26,7 @@ from kernelevolve.errors import InvalidRequest
 from kernelevolve.workers.sandbox import Sandbox
 
 if TYPE_CHECKING:
+    from kernelevolve.operators.llm.settings import WritingSettings
     from kernelevolve.report.live import View
     from kernelevolve.run import Run
 
@@ -59,6 +60,33 @@ def optimize(
     target_roofline: Annotated[
         float | None, typer.Option(help="End the search at this fraction of the roofline, e.g. 0.9.")
     ] = None,
+    operators: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--operator",
+            help="Who proposes candidates; again for more. By default all built-in ones, and with --model llm.",
+        ),
+    ] = None,
+    models: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model",
+            metavar="PROVIDER:NAME",
+            help="A language model that writes candidates: openai:…, anthropic:…, google:…, or openai:NAME@URL for a "
+            "server of your own; =WEIGHT after it says how readily it is tried. Again for more.",
+        ),
+    ] = None,
+    dollars: Annotated[float | None, typer.Option(help="To be spent on models at most.")] = None,
+    tokens: Annotated[str | None, typer.Option(help="To be spent on models at most, such as 500k or 2M.")] = None,
+    price: Annotated[
+        str | None,
+        typer.Option(metavar="INPUT,OUTPUT", help="Of the models, in dollars per million tokens, if it is not known."),
+    ] = None,
+    conversations: Annotated[int, typer.Option(help="Operators that are asked at once.")] = 1,
+    fallback: Annotated[
+        bool,
+        typer.Option("--fallback", help="Go on with the others if a model cannot be used, such as for want of a key."),
+    ] = False,
     sandbox: SandboxOption = Sandbox.AUTO,
     as_json: JsonOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
@@ -67,9 +95,10 @@ def optimize(
 
     Exit code 0: a correct kernel was found; 1: none was; 2: bad input; 130: interrupted, and can be resumed.
     """
-    _check(problem, resume, evaluations, minutes, seed, target_roofline, continued=_continued_options(
+    _check(problem, resume, evaluations, minutes, seed, target_roofline, conversations, continued=_continued_options(
         target=target != "auto", seed=seed != 0, policy=policy is not None, scale=scale is not None,
-        set=bool(settings), **{"target-roofline": target_roofline is not None},
+        set=bool(settings), operator=bool(operators), model=bool(models), price=price is not None,
+        conversations=conversations != 1, fallback=fallback, **{"target-roofline": target_roofline is not None},
     ))  # fmt: skip
     from kernelevolve import session
     from kernelevolve.problems.loaders import load_problem
@@ -81,8 +110,9 @@ def optimize(
     if resume is not None:
         with view or nullcontext():
             run = session.resume(
-                resume, out=out, evaluations=evaluations, minutes=minutes, sandbox=sandbox, listeners=listeners
-            )
+                resume, out=out, evaluations=evaluations, minutes=minutes, tokens=_tokens(tokens), dollars=dollars,
+                sandbox=sandbox, listeners=listeners,
+            )  # fmt: skip
     else:
         assert problem is not None
         text = load_problem(problem, overrides=overrides, scale=scale)
@@ -95,11 +125,39 @@ def optimize(
                 seed=seed,
                 out=out,
                 policy=policy,
+                operators=operators,
+                models=_writing(models, price),
+                tokens=_tokens(tokens),
+                dollars=dollars,
+                fallback=fallback,
+                conversations=conversations,
                 roofline_target=target_roofline,
                 sandbox=sandbox,
                 listeners=listeners,
             )
     return conclude(run, as_json)
+
+
+def _writing(models: list[str] | None, price: str | None) -> WritingSettings | tuple[()]:
+    """The models as they were named; nothing if none were."""
+    from kernelevolve.operators.llm.model_choice import parse_model
+    from kernelevolve.operators.llm.prices import parse_price
+    from kernelevolve.operators.llm.settings import WritingSettings
+
+    if not models:
+        return ()
+    return WritingSettings(models=tuple(map(parse_model, models)), price=None if price is None else parse_price(price))
+
+
+def _tokens(text: str | None) -> int | None:
+    """A number of tokens; k and M stand for a thousand and a million. Raises InvalidRequest."""
+    if text is None:
+        return None
+    scale = {"k": 1_000, "m": 1_000_000}.get(text[-1:].lower(), 1)
+    try:
+        return int(float(text[:-1] if scale > 1 else text) * scale)
+    except (ValueError, OverflowError):
+        raise InvalidRequest(f"--tokens {text!r} is no number", fix="write for example 500k or 2M") from None
 
 
 def parse_setting(text: str) -> tuple[str, int | float | str | bool]:
@@ -133,6 +191,7 @@ def _check(
     minutes: float | None,
     seed: int,
     target_roofline: float | None,
+    conversations: int,
     continued: list[str],
 ) -> None:
     """What can be refused before anything heavy is imported."""
@@ -142,12 +201,14 @@ def _check(
     if resume is not None and continued:
         raise InvalidRequest(
             f"{', '.join(continued)} cannot be changed when a run is resumed",
-            fix="leave it out (--evaluations and --minutes may be raised), or start a new run",
+            fix="leave it out (--evaluations, --minutes, --tokens and --dollars may be raised), or start a new run",
         )
     if evaluations is not None and evaluations < 1:
         raise InvalidRequest(f"--evaluations {evaluations} leaves nothing to judge", fix="allow at least 1")
     if minutes is not None and not 0 < minutes < float("inf"):
         raise InvalidRequest(f"--minutes {minutes:g} is no length of time", fix="give a number above 0")
+    if conversations < 1:
+        raise InvalidRequest(f"--conversations {conversations} asks nobody", fix="allow at least 1")
     if seed < 0:
         raise InvalidRequest(f"--seed {seed} is negative", fix="give 0 or a larger number")
     if target_roofline is not None and not 0 < target_roofline <= 1:

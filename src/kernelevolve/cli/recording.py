@@ -21,7 +21,7 @@ def replay(run: RunArgument = "last", out: OutOption = DEFAULT_OUT, as_json: Jso
 
     Exit code 0: it is the same; 1: it is not, and the first difference is told.
     """
-    from kernelevolve.operators import OPERATORS
+    from kernelevolve.ensemble import recorded_operators
     from kernelevolve.search.policies import POLICIES
     from kernelevolve.search.replay import replay as replayed
     from kernelevolve.search.settings import SearchSettings
@@ -32,8 +32,8 @@ def replay(run: RunArgument = "last", out: OutOption = DEFAULT_OUT, as_json: Jso
     record = found.record
     settings = SearchSettings.model_validate(record.settings)
     result = replayed(
-        found.store, record, settings, POLICIES.get(settings.policy), [OPERATORS.get(n) for n in settings.operators],
-        TARGETS.get(record.target),
+        found.store, record, settings, POLICIES.get(settings.policy),
+        recorded_operators(settings, found.store, record), TARGETS.get(record.target),
     )  # fmt: skip
     if as_json:
         print_json({"run": found.id, "nodes": result.nodes, "difference": result.difference or None})

@@ -36,8 +36,8 @@ def vet(
     cannot, or cannot be run.
     """
     from kernelevolve.report.vetting import VettingProgress, document_of
-    from kernelevolve.session import vet_problems
     from kernelevolve.targets import resolve
+    from kernelevolve.vetting import vet_problems
 
     device = resolve(target)
     progress = VettingProgress(console(stderr=as_json))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import itertools
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
+from typing import TypeVar
 
 from kernelevolve.candidates import Candidate
 from kernelevolve.judge import integrity, memory_check, suspicion
@@ -31,6 +32,8 @@ from kernelevolve.problems import Role, Workload
 from kernelevolve.workers.handle import WorkerFailure
 from kernelevolve.workers.messages import CandidateProgram
 from kernelevolve.workers.wire import WireViolation
+
+T = TypeVar("T")
 
 _ARTIFACTS = frozenset({".so", ".cubin", ".ptx", ".hsaco"})
 _ARTIFACT_LIMIT = 64 << 20
@@ -64,16 +67,27 @@ class Evaluation:
         """The verdict. Raises only for failures of the judge itself."""
         start = perf_counter()
         try:
-            verdict = self._pass_stages()
+            verdict = self._pass_stages(self._in_worker)
         except Rejected as rejected:
-            verdict = self._verdict(
-                kind=rejected.kind,
-                stage=rejected.stage,
-                reason=rejected.reason,
-                detail=rejected.detail,
-                errors=worst((*self._errors, *rejected.errors)),
-            )
+            verdict = self._rejected(rejected)
         return verdict.model_copy(update={"seconds_total": perf_counter() - start})
+
+    def build(self) -> Verdict | None:
+        """Go no further than one checked call on the first workload; None if that works."""
+        try:
+            self._pass_stages(self._built)
+        except Rejected as rejected:
+            return self._rejected(rejected)
+        return None
+
+    def _rejected(self, rejected: Rejected) -> Verdict:
+        return self._verdict(
+            kind=rejected.kind,
+            stage=rejected.stage,
+            reason=rejected.reason,
+            detail=rejected.detail,
+            errors=worst((*self._errors, *rejected.errors)),
+        )
 
     def _verdict(self, **fields: object) -> Verdict:
         return Verdict.model_validate(
@@ -87,26 +101,33 @@ class Evaluation:
             }
         )
 
-    def _pass_stages(self) -> Verdict:
+    def _pass_stages(self, stages: Callable[[ProgramSession, str, Path], T]) -> T:
         source = check_text(self.candidate)
         self.stage = Stage.BUILD
         session, place = self.bench.open_candidate()
         try:
-            return self._in_worker(session, source, place)
+            return stages(session, source, place)
         except (WorkerFailure, WireViolation) as failure:
             raise rejection(failure, self.stage, session.handle.output()) from None
         finally:
             session.close()
             self.bench.clean(place)
 
-    def _in_worker(self, session: ProgramSession, source: str, place: Path) -> Verdict:
-        promotion = self.effort is Effort.PROMOTION
-        book = self.bench.fresh_book() if promotion else self.bench.book
-        timed = self.bench.workloads(*((Role.SEARCH, Role.HELD_OUT) if promotion else (Role.SEARCH,)))
+    def _load(self, session: ProgramSession, source: str) -> None:
         with self.bench.building():
             start = perf_counter()
             session.load(CandidateProgram(source), self.bench.settings.compile_seconds)
             self.seconds_building += perf_counter() - start
+
+    def _built(self, session: ProgramSession, source: str, _place: Path) -> None:
+        self._load(session, source)
+        self._settle(session, self.bench.workloads(Role.SEARCH)[0], self.bench.book)
+
+    def _in_worker(self, session: ProgramSession, source: str, place: Path) -> Verdict:
+        promotion = self.effort is Effort.PROMOTION
+        book = self.bench.fresh_book() if promotion else self.bench.book
+        timed = self.bench.workloads(*((Role.SEARCH, Role.HELD_OUT) if promotion else (Role.SEARCH,)))
+        self._load(session, source)
         bound = {workload.name: self._settle(session, workload, book) for workload in timed}
         if promotion:
             for workload in self.bench.workloads(Role.STRESS):

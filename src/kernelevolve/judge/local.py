@@ -59,15 +59,28 @@ class LocalJudge:
         try:
             return evaluation.run()
         except Exception as error:
-            sentence = error.sentence if isinstance(error, KernelEvolveError) else f"{type(error).__name__}: {error}"
-            return Verdict(
-                candidate_id=candidate.id,
-                kind=VerdictKind.INFRASTRUCTURE,
-                stage=evaluation.stage,
-                effort=effort,
-                reason=" ".join(sentence.split())[:500],
-                detail=traceback.format_exc(limit=-8),
-            )
+            return self._failed(evaluation, error)
+
+    @staticmethod
+    def _failed(evaluation: Evaluation, error: Exception) -> Verdict:
+        """The verdict of an evaluation that failed by itself; called while the error is being handled."""
+        sentence = error.sentence if isinstance(error, KernelEvolveError) else f"{type(error).__name__}: {error}"
+        return Verdict(
+            candidate_id=evaluation.candidate.id,
+            kind=VerdictKind.INFRASTRUCTURE,
+            stage=evaluation.stage,
+            effort=evaluation.effort,
+            reason=" ".join(sentence.split())[:500],
+            detail=traceback.format_exc(limit=-8),
+        )
+
+    def build(self, candidate: Candidate) -> Verdict | None:
+        """What an evaluation would end with before anything is timed; None if it would go on from there."""
+        evaluation = Evaluation(self._bench, candidate, Effort.TUNE, self._best, random.Random(secrets.randbits(64)))
+        try:
+            return evaluation.build()
+        except Exception as error:
+            return self._failed(evaluation, error)
 
     def profile(
         self,

@@ -19,6 +19,13 @@ class Judge(Protocol):
         """The verdict on one candidate."""
         ...
 
+    def build(self, candidate: Candidate) -> Verdict | None:
+        """Build a candidate and check one call; None if that works, else the verdict that it would meet.
+
+        Says nothing of a candidate that passes: that takes ``evaluate``.
+        """
+        ...
+
     def baselines(self) -> dict[str, float | None]:
         """Seconds per call of each named baseline (geometric mean over search workloads); None if it could not run."""
         ...

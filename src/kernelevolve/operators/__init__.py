@@ -1,10 +1,16 @@
-"""Operators: how one program becomes another; one module or package each, found through ``OPERATORS``."""
+"""Operators: how one program becomes another; one module or package each, found through ``OPERATORS``.
 
-from kernelevolve.operators.operator import Judged, Operator, ProposalContext
+``llm`` is not among them: a language model is an operator for each model that a run was given (``llm/writer.py``).
+"""
+
+from kernelevolve.operators.operator import Judged, Operator, ProposalContext, ProposalLost, Retune, Writer
 from kernelevolve.registry import Registry
 
 OPERATORS: Registry[Operator] = Registry(
-    "operator", "kernelevolve.operators", "OPERATOR", frozenset({"operator", "synthesis"})
+    "operator",
+    "kernelevolve.operators",
+    "OPERATOR",
+    frozenset({"operator", "synthesis", "llm", "workshop", "purse", "exchange"}),
 )
 
-__all__ = ["OPERATORS", "Judged", "Operator", "ProposalContext"]
+__all__ = ["OPERATORS", "Judged", "Operator", "ProposalContext", "ProposalLost", "Retune", "Writer"]

@@ -12,7 +12,7 @@ class Combine:
     """Crossover of the plans of two generated programs."""
 
     name = "combine"
-    arity = 2
+    arities = (2,)
 
     def propose(self, context: ProposalContext) -> Candidate | None:
         from kernelevolve.operators.synthesis.making import new_candidate, plan_of

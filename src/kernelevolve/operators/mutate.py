@@ -10,7 +10,7 @@ class Mutate:
     """Changes one decision of its parent; the numbers are the tuner's business."""
 
     name = "mutate"
-    arity = 1
+    arities = (1,)
 
     def propose(self, context: ProposalContext) -> Candidate | None:
         from kernelevolve.operators.synthesis.making import new_candidate, plan_of

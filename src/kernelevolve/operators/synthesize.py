@@ -14,7 +14,7 @@ class Synthesize:
     """Drafts; needs no parent and no language model."""
 
     name = "synthesize"
-    arity = 0
+    arities = (0,)
 
     def propose(self, context: ProposalContext) -> Candidate | None:
         from kernelevolve.operators.synthesis.making import new_candidate

@@ -11,6 +11,7 @@ from kernelevolve.candidates import Candidate, Config
 from kernelevolve.judge.verdict import Verdict
 from kernelevolve.problems import Problem
 from kernelevolve.profilers import Diagnosis
+from kernelevolve.prompting.analysis import Analysis
 from kernelevolve.prompting.retrieval import Found
 from kernelevolve.targets import Ceilings
 
@@ -80,6 +81,8 @@ class PromptContext:
     memory: Memory = Memory.BOTH
     diagnosis: Diagnosis | None = None
     """Of the first parent, where profilers were asked; without it, one is made from the verdict."""
+    analysis: Analysis | None = None
+    """What somebody made of all this before; None if nobody was asked."""
     found: Sequence[Found] | None = None
     """Pages of the knowledge base; None if there is none to ask."""
     names: Mapping[str, str] = field(default_factory=dict)

@@ -34,6 +34,7 @@ def sections_of(context: PromptContext) -> list[Section]:
         *(_program(context, number) for number in range(len(context.parents))),
         _verdict(context),
         _diagnosis(context),
+        _analysis(context),
         _tuning(context),
         _trajectory(context),
         _siblings(context),
@@ -123,6 +124,16 @@ def _diagnosed(context: PromptContext) -> Diagnosis | None:
         return None
     launch = context.ceilings.launch_seconds if context.ceilings is not None else None
     return context.diagnosis or diagnose(context.parents[0].verdict, launch_seconds=launch)
+
+
+def _analysis(context: PromptContext) -> Section | None:
+    analysis = context.analysis
+    if analysis is None:
+        return None
+    return _levels("analysis", 48, "analysis", [
+        ({"evidence": analysis.evidence[:8], "ideas": analysis.ideas[:6]}, ""),
+        ({"evidence": (), "ideas": analysis.ideas[:2]}, "its evidence, and all ideas but two"),
+    ], analysis=analysis)  # fmt: skip
 
 
 def _tuning(context: PromptContext) -> Section | None:

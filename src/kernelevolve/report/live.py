@@ -24,6 +24,8 @@ from kernelevolve.search.events import (
     IncumbentChanged,
     JudgeFailed,
     Listener,
+    ModelUnavailable,
+    OperatorFailed,
     PhaseChanged,
     PromotionJudged,
     RunFinished,
@@ -106,6 +108,10 @@ class LineView:
                 return f"[{duration_text(self.progress.seconds)}] new best: {describe_best(node, verdict)}"
             case PromotionJudged(node, verdict, accepted):
                 return f"[{duration_text(self.progress.seconds)}] {describe_promotion(node, verdict, accepted)}"
+            case ModelUnavailable(reason):
+                return f"going on without a language model: {reason}"
+            case OperatorFailed(operator, error):
+                return f"{operator} had no answer: {error}"
             case JudgeFailed(reason):
                 return f"the judge could not judge a candidate: {reason}"
             case RunFinished(reason=reason, interrupted=interrupted):
@@ -118,7 +124,9 @@ class LineView:
         left = progress.remaining_seconds
         return (
             f"[{duration_text(progress.seconds)}] {progress.spent.evaluations} evaluations ({counts or 'none yet'}), "
-            f"{progress.trials} trials" + (f", about {duration_text(left)} left" if left is not None else "")
+            f"{progress.trials} trials"
+            + (f", {money}" if (money := progress.money_words) else "")
+            + (f", about {duration_text(left)} left" if left is not None else "")
         )
 
 
@@ -182,7 +190,15 @@ class ProgressPanel:
                     + (f" · about {duration_text(left)} left" if left is not None else "")
                 ),
             )  # fmt: skip
+            if money := progress.money_words:
+                table.add_row(Text("models", "dim"), self._money_bar(), Text(money))
+            if progress.model_failures:
+                table.add_row(Text("", "dim"), "", Text(progress.model_failures[-1], "yellow", no_wrap=True))
         return table
+
+    def _money_bar(self) -> RenderableType:
+        share = self._progress.money_share
+        return Text("no limit", "dim") if share is None else ProgressBar(1.0, min(1.0, share), width=24)
 
     def _best(self) -> RenderableType:
         progress = self._progress

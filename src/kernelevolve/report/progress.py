@@ -7,12 +7,15 @@ from collections import Counter, deque
 from collections.abc import Callable
 
 from kernelevolve.judge.verdict import Verdict
+from kernelevolve.report import money
 from kernelevolve.search.events import (
     BaselineMeasured,
     Event,
     IncumbentChanged,
     JudgeFailed,
+    ModelUnavailable,
     NodeInserted,
+    OperatorFailed,
     Phase,
     PhaseChanged,
     PromotionJudged,
@@ -49,6 +52,8 @@ class Progress:
         self.best: tuple[Node, Verdict] | None = None
         self.promotions: list[PromotionJudged] = []
         self.judge_failures: list[str] = []
+        self.model_failures: list[str] = []
+        """What came to nothing of the questions to operators, a sentence each."""
         self.spent = Spent()
         self.trials = 0
         self.finished: RunFinished | None = None
@@ -76,6 +81,10 @@ class Progress:
                 self.promotions.append(event)
                 if accepted:
                     self.best = (node, verdict)
+            case ModelUnavailable(reason):
+                self.model_failures.append(reason)
+            case OperatorFailed(operator, error):
+                self.model_failures.append(f"{operator}: {error}")
             case JudgeFailed(reason):
                 self.judge_failures.append(reason)
             case RunFinished():
@@ -87,6 +96,16 @@ class Progress:
         """Wall seconds of the run until now: the last reading of its ledger and what has passed since."""
         passed = 0.0 if self.finished else self._clock() - self._reading_at
         return self.spent.seconds + passed
+
+    @property
+    def money_words(self) -> str:
+        """What language models cost; '' if none was asked."""
+        return "" if self.started is None else money.words(self.spent, self.started.budget)
+
+    @property
+    def money_share(self) -> float | None:
+        """How much of the limit for them is used; None without a limit."""
+        return None if self.started is None else money.share(self.spent, self.started.budget)
 
     @property
     def remaining_seconds(self) -> float | None:

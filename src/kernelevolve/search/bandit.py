@@ -27,21 +27,27 @@ class Bandit:
         self._scale = 0.0
         """Largest reward, fading like the others: the unit in which exploration is measured."""
 
-    def choose(self, arms: Sequence[str], rng: random.Random) -> str:
-        """One of ``arms``; ties are drawn. Raises ValueError if there are none."""
+    def choose(self, arms: Sequence[str], rng: random.Random, weights: Mapping[str, float] | None = None) -> str:
+        """One of ``arms``; ties are drawn. Raises ValueError if there are none.
+
+        ``weights`` say how readily an arm is explored, 1 by default: of the unused ones the heaviest come first, and of
+        the others the bonus for being little known grows with the weight.
+        """
         if not arms:
             raise ValueError("there is no arm to choose from")
+        weights = weights or {}
         unused = [arm for arm in arms if self._count.get(arm, 0.0) < _FORGOTTEN]
         if unused:
-            return rng.choice(unused)
+            heaviest = max(weights.get(arm, 1.0) for arm in unused)
+            return rng.choice([arm for arm in unused if weights.get(arm, 1.0) == heaviest])
         everything = sum(self._count[arm] for arm in arms)
-        scores = {arm: self._score(arm, everything) for arm in arms}
+        scores = {arm: self._score(arm, everything, weights.get(arm, 1.0)) for arm in arms}
         top = max(scores.values())
         return rng.choice([arm for arm in arms if scores[arm] == top])
 
-    def _score(self, arm: str, everything: float) -> float:
+    def _score(self, arm: str, everything: float, weight: float) -> float:
         count = self._count[arm]
-        bonus = math.sqrt(math.log(1.0 + everything) / count)
+        bonus = weight * math.sqrt(math.log(1.0 + everything) / count)
         return self._total[arm] / count + self._exploration * (self._scale or 1.0) * bonus
 
     def update(self, arm: str, reward: float, cost: float = 1.0) -> None:

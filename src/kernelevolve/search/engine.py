@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from kernelevolve.judge.protocol import Judge
 from kernelevolve.operators import Operator
+from kernelevolve.prompting import Retriever
 from kernelevolve.search.evaluation import Evaluator
 from kernelevolve.search.events import (
     BaselineMeasured,
@@ -26,6 +27,7 @@ from kernelevolve.search.settings import SearchSettings
 from kernelevolve.search.stage import Stage, Stopped
 from kernelevolve.search.state import SearchState
 from kernelevolve.search.steady_state import SteadyState
+from kernelevolve.search.workshops import Workshops
 from kernelevolve.store import RunLock, RunRecord, RunStatus, Store
 from kernelevolve.targets import Target
 
@@ -50,10 +52,12 @@ class Engine:
         target: Target,
         judge: Judge,
         listeners: Sequence[Listener] = (),
+        retriever: Retriever | None = None,
     ) -> None:
+        """``retriever`` finds the pages that writers are shown."""
         self._store, self._record, self._settings = store, record, settings
         self._policy, self._operators, self._target = policy, operators, target
-        self._judge, self._listeners = judge, listeners
+        self._judge, self._listeners, self._retriever = judge, listeners, retriever
         self._stop = threading.Event()
 
     def stop(self) -> None:
@@ -77,7 +81,8 @@ class Engine:
         lock.acquire()
         try:
             state = SearchState(self._store, self._record.id, self._settings.budget, self._policy)
-            stage = Stage(state, self._settings.workers, self._listeners, self._stop)
+            slots = self._settings.workers + self._settings.conversations - 1
+            stage = Stage(state, slots, self._listeners, self._stop)
             with stop_on_interrupt(self._stop):
                 self._run(state, stage, searching)
         finally:
@@ -124,7 +129,9 @@ class Engine:
         evaluator = Evaluator(self._judge, settings.seed, stage.post_trial, stage.expired, state.is_duplicate)
         reason = FINISHED
         if searching:
-            proposals = Proposals(state, self._operators, self._record.problem, self._target, settings.seed)
+            record = self._store.run(self._record.id)  # with the baselines
+            workshops = Workshops(state, record, self._target, self._judge, self._retriever, self._stop.is_set)
+            proposals = Proposals(state, self._operators, record.problem, self._target, settings.seed, workshops)
             stage.tell(PhaseChanged(Phase.SEARCH))
             reason = SteadyState(stage, proposals, evaluator, settings).run()
         Finale(stage, evaluator, settings).run()

@@ -87,6 +87,13 @@ class JudgeFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelUnavailable:
+    """A language model that was named cannot be used here; the search goes on without it, as was allowed."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorFailed:
     """An operator raised an exception, a fault of its own; it is not asked about the same parents again."""
 
@@ -124,6 +131,7 @@ Event: TypeAlias = (
     | NodeInserted
     | IncumbentChanged
     | JudgeFailed
+    | ModelUnavailable
     | OperatorFailed
     | PromotionJudged
     | RunFinished

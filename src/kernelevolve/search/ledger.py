@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from kernelevolve.operators.purse import Money, Purse
 
 _SEARCH_SHARE, _FINALISTS_SHARE = 0.7, 0.85
 """Parts of the wall time after which the search, then the finalists' tuning, start nothing new: the rest is kept for
@@ -21,11 +23,21 @@ class Budget(BaseModel):
 
     evaluations: int = Field(gt=0, description="judged nodes; timings of a program's configurations count apart")
     seconds: float = Field(gt=0, description="wall time, without the pauses between processes")
+    tokens: int | None = Field(default=None, gt=0, description="of language models, questions and answers together")
+    dollars: float | None = Field(default=None, gt=0, description="for language models")
 
     @property
     def kept_evaluations(self) -> int:
         """Evaluations that the search leaves for re-tuned finalists: one in ten, at most three."""
         return min(3, self.evaluations // 10)
+
+    def cost(self, tokens: int, dollars: float) -> float:
+        """What an evaluation costs whose program took so much to be written, in evaluations.
+
+        Each limit of the run is worth the same: a tenth of the dollars is worth a tenth of the evaluations.
+        """
+        shares = [tokens / self.tokens if self.tokens else 0.0, dollars / self.dollars if self.dollars else 0.0]
+        return 1.0 + self.evaluations * max(shares)
 
     @property
     def search_until(self) -> float:
@@ -50,6 +62,11 @@ class Spent:
     """Wall time of all processes of the run."""
     device_seconds: float = 0.0
     """Time in which the judge ran programs; more than one build may fit into one of them."""
+    money: Money = field(default_factory=Money)
+    """Spent on language models."""
+    tokens_in_flight: int = 0
+    """Set aside for requests that have not ended; estimated."""
+    dollars_in_flight: float = 0.0
 
 
 class Account:
@@ -90,13 +107,19 @@ class Ledger:
     """
 
     def __init__(
-        self, budget: Budget, earlier: Mapping[str, Any] | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        budget: Budget,
+        earlier: Mapping[str, Any] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        money: Money | None = None,
     ) -> None:
         earlier = earlier or {}
         self.budget = budget
         self.evaluations = Account(budget.evaluations, int(earlier.get("evaluations", 0)))
         self.trials = int(earlier.get("trials", 0))
         self.device_seconds = float(earlier.get("device_seconds", 0.0))
+        self.purse = Purse(budget.tokens, budget.dollars, money)
+        """Model money: an account of its own, which other threads pay from too."""
         self._earlier_seconds = float(earlier.get("seconds", 0.0))
         self._clock = clock
         self._started = clock()
@@ -120,7 +143,11 @@ class Ledger:
 
     def reading(self) -> Spent:
         """The state as events show it."""
-        return Spent(self.evaluations.spent, self.evaluations.committed, self.trials, self.seconds, self.device_seconds)
+        flying = self.purse.promised
+        return Spent(
+            self.evaluations.spent, self.evaluations.committed, self.trials, self.seconds, self.device_seconds,
+            self.purse.spent, flying.tokens, flying.dollars,
+        )  # fmt: skip
 
     def state_dict(self) -> dict[str, float]:
         """What a later process must know; promises end with the process that made them."""

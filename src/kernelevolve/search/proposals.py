@@ -6,10 +6,11 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernelevolve.operators import Judged, Operator, ProposalContext
+from kernelevolve.operators import Judged, Operator, ProposalContext, Writer
 from kernelevolve.problems import Problem
 from kernelevolve.search.policy import Expansion
 from kernelevolve.search.state import SearchState
+from kernelevolve.search.workshops import Workshops
 from kernelevolve.targets import Target
 
 _SIBLINGS_SHOWN = 32
@@ -32,19 +33,29 @@ class Proposals:
     """
 
     def __init__(
-        self, state: SearchState, operators: Sequence[Operator], problem: Problem, target: Target, seed: int
+        self,
+        state: SearchState,
+        operators: Sequence[Operator],
+        problem: Problem,
+        target: Target,
+        seed: int,
+        workshops: Workshops | None = None,
     ) -> None:
+        """``workshops`` are for writers; without any, they get none."""
         self._state = state
         self._operators = tuple(operators)
         self._problem = problem
         self._target = target
         self._seed = seed
+        self._workshops = workshops
         self._dry: set[tuple[str, tuple[int, ...]]] = set()
 
     def next(self) -> Proposal | None:
-        """The next question; None if the policy sees nothing to expand at present."""
+        """The next question; None if the policy sees nothing to expand at present, or nobody can be asked any more."""
         state = self._state
-        while selected := state.policy.select(state.graph, 1, self._rng()):
+        while len(self.out_of_order()) < len(self._operators) and (
+            selected := state.policy.select(state.graph, 1, self._rng())
+        ):
             proposal = self._ask_for(selected[0])
             if proposal is not None:
                 return proposal
@@ -58,6 +69,10 @@ class Proposals:
         self._dry.add((refused.operator.name, refused.expansion.parents))
         return self._ask_for(refused.expansion)
 
+    def out_of_order(self) -> list[str]:
+        """Why writers are not asked any more, one sentence each; empty while all are."""
+        return [reason for operator in self._operators if (reason := _exhausted(operator))]
+
     def _rng(self) -> random.Random:
         return random.Random(f"{self._seed}/{self._state.issued}")
 
@@ -66,17 +81,21 @@ class Proposals:
         arms = {
             operator.name: operator
             for operator in self._operators
-            if operator.arity == len(parents) and (operator.name, parents) not in self._dry
+            if len(parents) in operator.arities
+            and (operator.name, parents) not in self._dry
+            and not _exhausted(operator)
         }
         if not arms:
             state.policy.withdraw(expansion, spent=True)
             return None
         rng = self._rng()
-        operator = arms[state.bandit.choose(list(arms), rng)]
+        weights = {name: operator.weight for name, operator in arms.items() if isinstance(operator, Writer)}
+        operator = arms[state.bandit.choose(list(arms), rng, weights)]
+        number = state.issued
         state.issued += 1
-        return Proposal(expansion, operator, self._context(expansion, rng))
+        return Proposal(expansion, operator, self._context(expansion, operator, number, rng))
 
-    def _context(self, expansion: Expansion, rng: random.Random) -> ProposalContext:
+    def _context(self, expansion: Expansion, operator: Operator, number: int, rng: random.Random) -> ProposalContext:
         state = self._state
         siblings: tuple[Judged, ...] = ()
         if expansion.parents:
@@ -91,4 +110,12 @@ class Proposals:
             siblings=siblings,
             tried=state.tried(),
             rng=random.Random(rng.getrandbits(64)),
+            number=number,
+            workshop=self._workshops.open(expansion.parents)
+            if self._workshops and isinstance(operator, Writer)
+            else None,
         )
+
+
+def _exhausted(operator: Operator) -> str:
+    return operator.exhausted() if isinstance(operator, Writer) else ""

@@ -7,18 +7,19 @@ is taken from the store too, and so are the numbers that the numeric search foun
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from kernelevolve.candidates import Candidate
 from kernelevolve.errors import InvalidRequest
-from kernelevolve.operators import Operator
+from kernelevolve.operators import Operator, ProposalLost, Retune, Writer
 from kernelevolve.search.evaluation import Outcome
 from kernelevolve.search.finale import TUNE
 from kernelevolve.search.node import Node
 from kernelevolve.search.policy import Policy
-from kernelevolve.search.proposals import Proposals
+from kernelevolve.search.proposals import Proposal, Proposals
 from kernelevolve.search.settings import SearchSettings
 from kernelevolve.search.state import SearchState, program_key
 from kernelevolve.search.turns import AGENT, next_expansion
@@ -75,6 +76,8 @@ class _Replay:
         self._store, self._record, self._settings = store, record, settings
         copy = scratch.create_run(record.problem, record.target, device=record.device)
         self._state = SearchState(scratch, copy.id, settings.budget, policy)
+        for conclusion in store.recordings.conclusions(record.id).values():
+            scratch.recordings.conclude(copy.id, conclusion)
         self._proposals = Proposals(self._state, operators, record.problem, target, settings.seed)
 
     def run(self) -> Replayed:
@@ -90,7 +93,7 @@ class _Replay:
         """Decide what comes next; what is different from the recording."""
         node, state = recorded.node, self._state
         candidate = self._store.candidate(self._record.id, node.id)
-        if node.operator == TUNE:
+        if node.operator == TUNE and recorded.proposal is None:
             return ""  # The numeric search decided by timings, not the policy.
         if node.operator == AGENT:
             expansion = next_expansion(state, self._settings.seed)
@@ -98,17 +101,27 @@ class _Replay:
                 state.policy.withdraw(expansion, spent=False)  # The writer named other parents.
             state.issued += 1
             return "" if state.claim(candidate) else "the told program was judged before"
-        return self._propose(node, candidate)
+        return self._propose(node, candidate, recorded.proposal)
 
-    def _propose(self, node: Node, candidate: Candidate) -> str:
+    def _propose(self, node: Node, candidate: Candidate, question: int | None) -> str:
         proposal = self._proposals.next()
+        proposed: Candidate | Retune | None = None
         while proposal is not None:
+            if isinstance(proposal.operator, Writer):
+                proposed = self._written(proposal, question)
+                if proposed is not None:
+                    break
+                proposal = self._proposals.next()
+                continue
             proposed = proposal.operator.propose(proposal.context)
-            if proposed is not None and self._state.claim(proposed):
+            if isinstance(proposed, Candidate) and self._state.claim(proposed):
                 break
             proposal = self._proposals.instead(proposal) or self._proposals.next()
         if proposal is None or proposed is None:
             return f"the operators have nothing new, the recording has one by {node.operator}"
+        if isinstance(proposed, Retune):
+            same = node.operator == TUNE and node.parents == (proposed.node,)
+            return "" if same else f"numbers for node {proposed.node}, the recording has {node.operator}"
         if (proposal.operator.name, proposal.expansion.parents) != (node.operator, node.parents):
             return (
                 f"{proposal.operator.name} of {list(proposal.expansion.parents)}, "
@@ -118,13 +131,30 @@ class _Replay:
             return f"{node.operator} proposed another program than the recorded one"
         return ""
 
+    def _written(self, proposal: Proposal, question: int | None) -> Candidate | Retune | None:
+        """What a writer gave to a question that led to the node in hand; None if the question led to none."""
+        number, expansion = proposal.context.number, proposal.expansion
+        found: Candidate | Retune | None = None
+        with suppress(ProposalLost):
+            found = proposal.operator.propose(proposal.context)
+        if isinstance(found, Candidate) and not self._state.claim(found):
+            found = None
+        if found is None:
+            self._state.policy.withdraw(expansion, spent=False)
+            if self._state.store.recordings.conclusion(self._state.run, number) is not None:
+                self._state.lost(proposal.operator.name, number)
+        elif isinstance(found, Retune) and number != question:
+            self._state.policy.withdraw(expansion, spent=False)  # It led to no better numbers.
+            return None
+        return found
+
     def _insert(self, recorded: StoredNode) -> str:
         run, number = self._record.id, recorded.node.id
         candidate, verdict = self._store.candidate(run, number), self._store.verdict(run, number)
         trials = tuple(self._store.trials(run, number))
         outcome = Outcome(candidate, verdict, trials, recorded.artifact)
         self._state.ledger.evaluations.spent = number + 1
-        made = self._state.insert(outcome, recorded.node.parents, recorded.node.operator)
+        made = self._state.insert(outcome, recorded.node.parents, recorded.node.operator, recorded.proposal)
         for field in fields(Node):
             ours, theirs = getattr(made, field.name), getattr(recorded.node, field.name)
             if ours != theirs:

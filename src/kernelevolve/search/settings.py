@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from kernelevolve.operators.llm.settings import WritingSettings
 from kernelevolve.search.ledger import Budget
 
 
@@ -15,6 +16,8 @@ class SearchSettings(BaseModel):
     budget: Budget
     policy: str = Field(description="name of a registered selection policy")
     operators: tuple[str, ...] = Field(description="names of registered operators")
+    writing: WritingSettings | None = Field(default=None, description="the language models; null: none is asked")
+    conversations: int = Field(default=1, ge=1, description="operators that are asked at once")
     seed: int = Field(default=0, description="determines every proposal of a run with one worker")
     workers: int = Field(default=1, ge=1, description="candidates in work at once; a device times one at a time")
     quick_trials: int = Field(default=16, ge=0, description="timings in the numeric search of a promising candidate")

@@ -89,10 +89,10 @@ class Stage:
         result: T = ended.result
         return result
 
-    def insert(self, outcome: Outcome, parents: tuple[int, ...], operator: str) -> Node:
+    def insert(self, outcome: Outcome, parents: tuple[int, ...], operator: str, proposal: int | None = None) -> Node:
         """Store a judged candidate, then tell of it."""
         before = self.state.graph.best
-        node = self.state.insert(outcome, parents, operator)
+        node = self.state.insert(outcome, parents, operator, proposal)
         self.tell(NodeInserted(node, outcome.verdict, self.state.ledger.reading()))
         if node.correct and (before is None or node.fitness > before.fitness):
             self.tell(IncumbentChanged(node, outcome.verdict))

@@ -46,9 +46,11 @@ class SearchState:
             policy.load_state_dict(self._saved.policy)
             self.bandit.load_state_dict(self._saved.bandit)
             self.issued = self._saved.issued
+        # Questions that a killed process had put to models have numbers, too.
+        self.issued = max(self.issued, store.recordings.questions(run))
         earlier = self._saved.ledger if self._saved is not None else {}
         # The nodes are what was spent; the checkpoint may be of an instant at which more was promised.
-        self.ledger = Ledger(budget, {**earlier, "evaluations": len(self.graph)})
+        self.ledger = Ledger(budget, {**earlier, "evaluations": len(self.graph)}, money=store.recordings.money(run))
         self.judged = lru_cache(maxsize=_JUDGED_AT_HAND)(self._load)
 
     def claim(self, candidate: Candidate) -> bool:
@@ -67,11 +69,11 @@ class SearchState:
         """True if an earlier program built into this artifact. Any thread may ask."""
         return artifact in self._artifacts
 
-    def insert(self, outcome: Outcome, parents: tuple[int, ...], operator: str) -> Node:
+    def insert(self, outcome: Outcome, parents: tuple[int, ...], operator: str, proposal: int | None = None) -> Node:
         """Put a judged candidate into the graph, teach policy and bandit, and write it all down in one transaction.
 
         A program that built into the artifact of an earlier one gets the earlier one's structure: policies then see
-        the same program again, not another.
+        the same program again, not another. ``proposal`` is the number of the question that it answers.
         """
         candidate, verdict = outcome.candidate, outcome.verdict
         own = program_key(candidate)
@@ -87,13 +89,21 @@ class SearchState:
             niche=niche(candidate),
         )
         best_parent = max((self.graph[parent].fitness for parent in parents), default=float("-inf"))
-        self.bandit.update(operator, improvement(best_parent, node.fitness))
-        stored = StoredNode(node, own, outcome.artifact, self.ledger.seconds)
+        self.bandit.update(operator, improvement(best_parent, node.fitness), self._cost(proposal))
+        stored = StoredNode(node, own, outcome.artifact, self.ledger.seconds, proposal)
         self._learn(stored)
         checkpoint = self._checkpoint()
         self.store.append_node(self.run, stored, candidate, verdict, outcome.trials, checkpoint)
         self._saved = checkpoint
         return node
+
+    def lost(self, operator: str, proposal: int) -> None:
+        """A question to a writer came to nothing, and has cost what it has cost."""
+        self.bandit.update(operator, 0.0, self._cost(proposal))
+
+    def _cost(self, proposal: int | None) -> float:
+        conclusion = None if proposal is None else self.store.recordings.conclusion(self.run, proposal)
+        return 1.0 if conclusion is None else self.ledger.budget.cost(conclusion.tokens, conclusion.dollars)
 
     def closing_checkpoint(self) -> Checkpoint:
         """The last checkpoint with what was spent since: the promises and questions in flight end with the process."""

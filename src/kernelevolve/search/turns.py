@@ -20,12 +20,13 @@ from kernelevolve.judge.verdict import Verdict, VerdictKind
 from kernelevolve.languages import detect
 from kernelevolve.prompting import BudgetLeft, Change, change_between
 from kernelevolve.search.briefing import Briefing, checked_parents
-from kernelevolve.search.evaluation import Evaluator, Outcome, Request
+from kernelevolve.search.evaluation import Evaluator, Outcome
 from kernelevolve.search.events import Listener
 from kernelevolve.search.finale import TUNE
 from kernelevolve.search.interrupt import stop_on_interrupt
 from kernelevolve.search.node import Node
 from kernelevolve.search.policy import Expansion, Policy
+from kernelevolve.search.retuning import retuning
 from kernelevolve.search.settings import SearchSettings
 from kernelevolve.search.stage import Stage, Stopped
 from kernelevolve.search.state import SearchState, program_key
@@ -200,9 +201,7 @@ class Turns:
     def _retuned(self, stage: Stage, evaluator: Evaluator, node: Node, wish: Config) -> Told:
         """Go on with the numeric search of a known program, beginning at the wish; better numbers are a node."""
         state, run = stage.state, self._record.id
-        judged, earlier = state.judged(node.id), tuple(self._store.trials(run, node.id))
-        trials = len(earlier) + max(1, self._settings.quick_trials)
-        request = Request(judged.candidate, (wish,), trials, earlier=earlier, known=judged.verdict)
+        request = retuning(state, node.id, wish, self._settings)
         outcome = stage.call(
             lambda: evaluator.evaluate(request), on_trial=lambda trial: self._store.append_trial(run, node.id, trial)
         )

@@ -61,3 +61,5 @@ class StoredNode:
     """``Verdict.artifact_key``."""
     elapsed: float = field(default=0.0)
     """Seconds of the run's own clock at which it was inserted."""
+    proposal: int | None = None
+    """Number of the question that it answers; None if it answers none."""

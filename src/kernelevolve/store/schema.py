@@ -10,7 +10,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from kernelevolve.errors import KernelEvolveError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Raised by every change of the tables; a workspace of another version is refused, never misread."""
 
 METADATA = sa.MetaData()
@@ -39,7 +39,7 @@ NODES = sa.Table(
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("candidate", sa.String(64), nullable=False, index=True),
     sa.Column("parents", sa.Text, nullable=False),
-    sa.Column("operator", sa.String(64), nullable=False),
+    sa.Column("operator", sa.String(160), nullable=False),
     sa.Column("kind", sa.String(32), nullable=False),
     sa.Column("fitness", sa.Double, nullable=False),
     sa.Column("structure", sa.String(64), nullable=False),
@@ -50,6 +50,7 @@ NODES = sa.Table(
     sa.Column("config", sa.Text, nullable=False),
     sa.Column("own_structure", sa.String(64), nullable=False),
     sa.Column("artifact", sa.Text, nullable=True),
+    sa.Column("proposal", sa.Integer, nullable=True),
     sa.Column("elapsed", sa.Double, nullable=False),
     sa.ForeignKeyConstraint(["run"], ["runs.id"]),
 )
@@ -79,6 +80,50 @@ TRIALS = sa.Table(
     sa.ForeignKeyConstraint(["run", "node"], ["nodes.run", "nodes.id"]),
     sa.Index("trials_of_node", "run", "node"),
 )
+
+EXCHANGES = sa.Table(
+    "exchanges",
+    METADATA,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("run", sa.String(80), nullable=False),
+    sa.Column("proposal", sa.Integer, nullable=False),
+    sa.Column("ordinal", sa.Integer, nullable=False),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("purpose", sa.String(16), nullable=False),
+    sa.Column("model", sa.Text, nullable=False),
+    sa.Column("request", sa.String(64), nullable=False),
+    sa.Column("response", sa.String(64), nullable=True),
+    sa.Column("failure", sa.String(32), nullable=False),
+    sa.Column("detail", sa.Text, nullable=False),
+    sa.Column("input_tokens", sa.Integer, nullable=False),
+    sa.Column("output_tokens", sa.Integer, nullable=False),
+    sa.Column("dollars", sa.Double, nullable=False),
+    sa.Column("seconds", sa.Double, nullable=False),
+    sa.Column("at", sa.String(40), nullable=False),
+    sa.ForeignKeyConstraint(["run"], ["runs.id"]),
+    sa.Index("exchanges_of_proposal", "run", "proposal"),
+)
+"""``request`` and ``response`` are blobs."""
+
+CONCLUSIONS = sa.Table(
+    "conclusions",
+    METADATA,
+    sa.Column("run", sa.String(80), primary_key=True),
+    sa.Column("proposal", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("operator", sa.Text, nullable=False),
+    sa.Column("parents", sa.Text, nullable=False),
+    sa.Column("ending", sa.String(16), nullable=False),
+    sa.Column("source", sa.String(64), nullable=True),
+    sa.Column("language", sa.String(32), nullable=False),
+    sa.Column("config", sa.Text, nullable=False),
+    sa.Column("node", sa.Integer, nullable=True),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("exhausted", sa.Text, nullable=False),
+    sa.Column("tokens", sa.Integer, nullable=False),
+    sa.Column("dollars", sa.Double, nullable=False),
+    sa.ForeignKeyConstraint(["run"], ["runs.id"]),
+)
+"""``source`` is a blob; its node, once it was judged, has the number of the question as its ``proposal``."""
 
 
 def connect(url: str) -> sa.Engine:

@@ -21,6 +21,7 @@ from kernelevolve.problems import Problem
 from kernelevolve.search.node import Node
 from kernelevolve.store.blobs import BlobStore
 from kernelevolve.store.names import new_run_id
+from kernelevolve.store.recordings import Recordings
 from kernelevolve.store.records import Checkpoint, RunRecord, RunStatus, StoredNode
 from kernelevolve.store.schema import NODES, RUNS, TRIALS, VERDICTS, connect
 
@@ -53,6 +54,8 @@ class Store:
         self.blobs = BlobStore(self.workspace / "blobs")
         self._engine = connect(url or f"sqlite:///{self.workspace / DATABASE_NAME}")
         self._writing = threading.Lock()
+        self.recordings = Recordings(self._engine, self.blobs, self._transaction)
+        """What language models were asked, and what they answered."""
 
     def close(self) -> None:
         """Close all connections."""
@@ -151,7 +154,7 @@ class Store:
             "operator": node.operator, "kind": node.kind.value, "fitness": node.fitness, "structure": node.structure,
             "depth": node.depth, "niche": node.niche, "language": candidate.language, "source": source,
             "config": json.dumps(candidate.config), "own_structure": stored.own_structure, "artifact": stored.artifact,
-            "elapsed": stored.elapsed,
+            "elapsed": stored.elapsed, "proposal": stored.proposal,
         }  # fmt: skip
         try:
             with self._transaction() as connection:
@@ -184,19 +187,20 @@ class Store:
         query = (
             select(
                 c.id, c.candidate, c.parents, c.operator, c.kind, c.fitness, c.structure, c.depth, c.niche,
-                c.own_structure, c.artifact, c.elapsed,
+                c.own_structure, c.artifact, c.elapsed, c.proposal,
             ).where(c.run == run_id).order_by(c.id)
         )  # fmt: skip
         kinds = {kind.value: kind for kind in VerdictKind}
         with self._engine.connect() as connection:
             for row in connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(query):
-                (number, candidate, parents, operator, kind, fitness, structure, depth, niche, own, artifact, at) = row
+                (number, candidate, parents, operator, kind, fitness, structure, depth, niche, own, artifact, at,
+                 asked) = row  # fmt: skip
                 structure = intern(structure)
                 node = Node(
                     number, candidate, tuple(json.loads(parents)), intern(operator), kinds[kind], fitness, structure,
                     depth, intern(niche),
                 )  # fmt: skip
-                yield StoredNode(node, intern(own), artifact, at)
+                yield StoredNode(node, intern(own), artifact, at, asked)
 
     def candidate(self, run_id: str, node_id: int) -> Candidate:
         """The candidate of a node, with the configuration it was judged with."""

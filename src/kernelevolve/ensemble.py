@@ -1,0 +1,122 @@
+"""Ensemble: from the names that a run was given to the operators that it asks, language models among them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kernelevolve.errors import InvalidRequest, MissingTarget
+from kernelevolve.operators import OPERATORS, Operator
+from kernelevolve.operators.llm.model_choice import ModelChoice, open_model, parse_model
+from kernelevolve.operators.llm.prices import known_price
+from kernelevolve.operators.llm.recorded import Recorded
+from kernelevolve.operators.llm.settings import WritingSettings
+from kernelevolve.prompting import Retriever
+from kernelevolve.search.settings import SearchSettings
+from kernelevolve.store import RunRecord, Store
+
+LLM = "llm"
+"""In a list of operators: every model of the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Operators and models of a new run, checked."""
+
+    operators: tuple[str, ...]
+    writing: WritingSettings | None
+    unavailable: tuple[str, ...] = ()
+    """Why models that were named are not asked, a sentence each."""
+
+
+def choose(
+    operators: Sequence[str] | None,
+    models: Sequence[str] | WritingSettings,
+    *,
+    dollars: float | None = None,
+    fallback: bool = False,
+) -> Chosen:
+    """Check what a run is to be searched with.
+
+    Without ``operators`` these are the built-in ones, and the models if any are named. ``fallback`` allows to go on
+    without models that cannot be used here; without it, one is an error. Raises InvalidRequest, MissingTarget.
+    """
+    writing = models if isinstance(models, WritingSettings) else _as_settings(models)
+    names = tuple(operators or (*OPERATORS.names(), *((LLM,) if writing else ())))
+    for name in names:
+        if name != LLM:
+            OPERATORS.get(name)
+    if LLM in names and writing is None:
+        raise InvalidRequest("the operator llm needs a model", fix="name one, such as --model openai:gpt-5")
+    if writing is not None and LLM not in names:
+        raise InvalidRequest("a model is named, but the operator llm is not", fix="add --operator llm, or leave it out")
+    if writing is None:
+        return Chosen(names, None)
+    usable, unavailable = _usable(writing, dollars, fallback)
+    if usable:
+        return Chosen(names, writing.model_copy(update={"models": usable}), unavailable)
+    rest = tuple(name for name in names if name != LLM)
+    return Chosen(rest or tuple(OPERATORS.names()), None, unavailable)
+
+
+def _as_settings(models: Sequence[str]) -> WritingSettings | None:
+    return WritingSettings(models=tuple(map(parse_model, models))) if models else None
+
+
+def _usable(
+    writing: WritingSettings, dollars: float | None, fallback: bool
+) -> tuple[tuple[ModelChoice, ...], tuple[str, ...]]:
+    """The models that can be asked here, and why the others cannot."""
+    usable: list[ModelChoice] = []
+    unavailable: list[str] = []
+    for choice in writing.models:
+        try:
+            _check(choice, writing, dollars)
+        except MissingTarget as error:
+            if not fallback:
+                raise
+            unavailable.append(error.sentence)
+        else:
+            usable.append(choice)
+    return tuple(usable), tuple(unavailable)
+
+
+def _check(choice: ModelChoice, writing: WritingSettings, dollars: float | None) -> None:
+    open_model(choice, request_seconds=writing.request_seconds)
+    if dollars is not None and (writing.price or known_price(choice)) is None:
+        raise InvalidRequest(
+            f"what {choice.label} costs is not known, so {dollars:g} dollars are no limit",
+            fix="give its price with --price INPUT,OUTPUT (dollars per million tokens), or limit --tokens",
+        )
+
+
+def operators_of(settings: SearchSettings) -> tuple[list[Operator], Retriever | None]:
+    """The operators of a run, and who finds pages for the writers among them.
+
+    Raises MissingTarget if a model cannot be used here.
+    """
+    operators = [OPERATORS.get(name) for name in settings.operators if name != LLM]
+    if settings.writing is None:
+        return operators, None
+    try:
+        from kernelevolve.operators.llm.writer import LanguageModel
+    except ImportError as error:
+        raise MissingTarget(
+            f"this run asks language models, and {error.name} is not installed", fix="pip install 'kernelevolve[llm]'"
+        ) from None
+    from kernelevolve.knowledge import KnowledgeBase
+
+    knowledge = KnowledgeBase()
+    writers: list[Operator] = [LanguageModel(choice, settings.writing, knowledge) for choice in settings.writing.models]
+    return operators + writers, knowledge
+
+
+def recorded_operators(settings: SearchSettings, store: Store, record: RunRecord) -> list[Operator]:
+    """The operators of a run, with its recording in the place of its models."""
+    operators = [OPERATORS.get(name) for name in settings.operators if name != LLM]
+    if settings.writing is None:
+        return operators
+    known = store.recordings.conclusions(record.id)
+    for choice in settings.writing.models:
+        operators.append(Recorded(f"llm:{choice.label}", choice.weight, known))
+    return operators

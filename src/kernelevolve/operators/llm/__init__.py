@@ -1,0 +1,1 @@
+"""Language models as operators: one for each model of a run, all of the same kind."""

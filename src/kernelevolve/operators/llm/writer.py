@@ -1,0 +1,135 @@
+"""LanguageModel: the universal operator. What it does follows from what it is told, not from a kind of prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from pydantic_ai.exceptions import AgentRunError
+from pydantic_ai.models import Model
+
+from kernelevolve.candidates import Candidate
+from kernelevolve.knowledge import KnowledgeBase
+from kernelevolve.operators.exchange import Conclusion, Ending, Purpose
+from kernelevolve.operators.llm import loop
+from kernelevolve.operators.llm.context_memory import analyse, deep_search
+from kernelevolve.operators.llm.conversation import Conversation
+from kernelevolve.operators.llm.failure import AnswerLost, FailureKind
+from kernelevolve.operators.llm.metered import Meter, Metered
+from kernelevolve.operators.llm.model_choice import ModelChoice, open_model
+from kernelevolve.operators.llm.prices import known_price
+from kernelevolve.operators.llm.settings import WritingSettings
+from kernelevolve.operators.llm.tools import Tools
+from kernelevolve.operators.operator import ProposalContext, ProposalLost, Retune
+from kernelevolve.operators.purse import PurseEmpty
+from kernelevolve.operators.workshop import Workshop
+
+_MOST_LOST = 6
+"""Conversations in a row that came to nothing: then it is the model, and further ones would as well."""
+_SHORTEST_PROMPT = 4_000
+
+
+class LanguageModel:
+    """Drafts, changes, mends and combines programs with one model."""
+
+    arities: tuple[int, ...] = (0, 1, 2)
+
+    def __init__(
+        self,
+        choice: ModelChoice,
+        settings: WritingSettings,
+        knowledge: KnowledgeBase,
+        opened: Callable[..., Model] = open_model,
+    ) -> None:
+        """Raises MissingTarget if the model's library or key is missing. Nothing is sent yet."""
+        self.name = f"llm:{choice.label}"
+        self.weight = choice.weight
+        self._choice, self._settings, self._knowledge = choice, settings, knowledge
+        self._model = opened(choice, request_seconds=settings.request_seconds)
+        self._price = settings.price or known_price(choice)
+        self._exhausted = ""
+        self._lost = 0
+
+    def exhausted(self) -> str:
+        """Why this model is not asked any more; '' while it is."""
+        return self._exhausted
+
+    def propose(self, context: ProposalContext) -> Candidate | Retune | None:
+        """A program, or numbers for a known one. Raises ProposalLost, with the reason, if nothing came of it.
+
+        Whatever it ends in is in the workshop's log before this returns or raises.
+        """
+        workshop = context.workshop
+        if workshop is None:
+            raise ValueError("a language model needs a workshop")
+        meter = self._meter(context.number, workshop)
+        found: Candidate | Retune | None = None
+        reason = ""
+        try:
+            found = loop.run(self._converse(context, workshop, meter))
+            self._lost = 0
+        except PurseEmpty as empty:
+            reason = self._exhausted = str(empty)
+        except AnswerLost as lost:
+            reason = lost.failure.sentence
+            self._count_lost(reason, for_good=lost.failure.lasting)
+        except AgentRunError as error:
+            reason = f"no answer could be used: {' '.join(str(error).split())[:300]}"
+            self._count_lost(reason)
+        workshop.log.conclude(self._conclusion(context, meter, found, reason))
+        if found is None:
+            raise ProposalLost(f"{self._choice.label}: {reason}")
+        return found
+
+    async def _converse(self, context: ProposalContext, workshop: Workshop, meter: Meter) -> Candidate | Retune:
+        settings, brief = self._settings, workshop.brief
+        model = Metered(self._model, self._choice.label, meter)
+        if settings.analyse and brief.parents:
+            meter.purpose = Purpose.ANALYSE
+            analysis = await analyse(model, brief)
+            meter.purpose = Purpose.WRITE
+            if analysis is not None:
+                pages = deep_search(self._knowledge, brief, analysis, len(brief.ancestors))
+                brief = replace(brief, analysis=analysis, found=pages or brief.found)
+        tools = Tools(workshop, self._knowledge, settings.actions)
+        conversation = Conversation(
+            model, meter, brief, context.tried, tools, settings.actions, settings.repairs
+        )  # fmt: skip
+        tokens = settings.prompt_tokens
+        while True:
+            try:
+                return await conversation.write(tokens)
+            except AnswerLost as lost:
+                if lost.failure.kind is not FailureKind.TOO_LONG or tokens // 2 < _SHORTEST_PROMPT:
+                    raise
+                tokens //= 2  # The model's window is shorter than we thought; the prompt says what is left out.
+
+    def _meter(self, number: int, workshop: Workshop) -> Meter:
+        settings = self._settings
+        return Meter(
+            number, workshop.purse, workshop.log, self._price, settings.request_seconds, settings.answer_tokens,
+            workshop.stopped,
+        )  # fmt: skip
+
+    def _count_lost(self, reason: str, *, for_good: bool = False) -> None:
+        self._lost += 1
+        if for_good:
+            self._exhausted = f"{self._choice.label} cannot be used: {reason}"
+        elif self._lost >= _MOST_LOST:
+            self._exhausted = f"{self._lost} conversations in a row with {self._choice.label} came to nothing: {reason}"
+
+    def _conclusion(
+        self, context: ProposalContext, meter: Meter, found: Candidate | Retune | None, reason: str
+    ) -> Conclusion:
+        ending = (
+            Ending.NOTHING if found is None else Ending.RETUNE if isinstance(found, Retune) else Ending.CANDIDATE
+        )  # fmt: skip
+        return Conclusion(
+            proposal=context.number, operator=self.name, parents=tuple(p.node_id for p in context.parents),
+            ending=ending,
+            source=found.source if isinstance(found, Candidate) else "",
+            language=found.language if isinstance(found, Candidate) else "",
+            config={} if found is None else dict(found.config),
+            node=found.node if isinstance(found, Retune) else None,
+            reason=reason, exhausted=self._exhausted, tokens=meter.spent.tokens, dollars=meter.spent.dollars,
+        )  # fmt: skip
