@@ -43,4 +43,11 @@ def google_model(url: str, *, name: str = GOOGLE_NAME, settings: ModelSettings |
 
 
 def model_of(provider: str, url: str) -> Model:
-    return {"openai": openai_model, "anthropic": anthropic_model, "google": google_model}[provider](url)
+    match provider:
+        case "openai":
+            return openai_model(url)
+        case "anthropic":
+            return anthropic_model(url)
+        case "google":
+            return google_model(url)
+    raise ValueError(f"no provider {provider}")

@@ -43,7 +43,7 @@ ADD = ToolDefinition(
         "required": ["a", "b"],
     },
 )
-ADD_TOOL = {"name": "add", "description": "adds", "input_schema": ADD.parameters_json_schema}
+ADD_TOOL: Any = {"name": "add", "description": "adds", "input_schema": ADD.parameters_json_schema}
 
 
 def test_openai_sdk() -> None:
