@@ -111,6 +111,10 @@ class ScriptedJudge:
             with self._lock:
                 self._now -= 1
 
+    def build(self, candidate: Candidate) -> Verdict | None:
+        kind = self.kind(candidate, Effort.TUNE)
+        return None if kind is VerdictKind.CORRECT else verdict_of(candidate, Effort.TUNE, kind, 0.0)
+
     def baselines(self) -> dict[str, float | None]:
         return {"eager": BASELINE_SECONDS, "compile": None}
 

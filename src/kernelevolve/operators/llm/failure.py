@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -12,7 +11,6 @@ from pydantic_ai import exceptions as raised
 from kernelevolve.operators.llm.model_choice import without_keys
 
 _LONGEST_WAIT = 120.0
-_FIRST_WAIT = 1.0
 
 
 class FailureKind(StrEnum):
@@ -40,7 +38,7 @@ _PASSING = frozenset(
 )  # fmt: skip
 _LASTING = frozenset({FailureKind.QUOTA, FailureKind.KEY, FailureKind.UNKNOWN_MODEL, FailureKind.REJECTED})
 
-_KINDS: tuple[tuple[type[BaseException], FailureKind], ...] = (
+_KINDS: tuple[tuple[type[Exception], FailureKind], ...] = (
     (raised.ModelRateLimitError, FailureKind.RATE_LIMIT),
     (raised.ModelQuotaExceededError, FailureKind.QUOTA),
     (raised.ModelUnavailableError, FailureKind.OVERLOADED),
@@ -54,11 +52,12 @@ _KINDS: tuple[tuple[type[BaseException], FailureKind], ...] = (
     (raised.ModelContextWindowExceededError, FailureKind.TOO_LONG),
     (raised.ModelRequestRejectedError, FailureKind.REJECTED),
     (raised.ContentFilterError, FailureKind.REFUSED),
-    (raised.UnexpectedModelBehavior, FailureKind.MALFORMED),
-    (json.JSONDecodeError, FailureKind.MALFORMED),
+    (raised.ModelAPIError, FailureKind.SERVER),
     (OSError, FailureKind.CONNECTION),
+    (Exception, FailureKind.MALFORMED),
 )
-"""The first that fits counts: subclasses stand before their bases."""
+"""The first that fits counts: subclasses stand before their bases. An answer of another shape than is documented
+makes the provider's own library fail in any way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +84,9 @@ class Failure:
         """Kind and detail on one line."""
         return f"{self.kind}: {self.detail}"[:400]
 
-    def delay(self, attempt: int) -> float:
+    def delay(self, attempt: int, first: float) -> float:
         """Seconds to wait after a number of failures: what the provider asks for, else twice as long each time."""
-        wished = self.wait if self.wait is not None else _FIRST_WAIT * 2 ** (attempt - 1)
+        wished = self.wait if self.wait is not None else first * 2 ** (attempt - 1)
         return min(_LONGEST_WAIT, max(0.0, wished))
 
 
@@ -99,12 +98,8 @@ class AnswerLost(Exception):
         super().__init__(failure.sentence)
 
 
-def failure_of(error: BaseException) -> Failure | None:
-    """What a provider, its client or the network raised; None if it is none of these but a fault of the program."""
-    kind = next((kind for type_, kind in _KINDS if isinstance(error, type_)), None)
-    if kind is None and isinstance(error, raised.ModelAPIError):
-        kind = FailureKind.SERVER
-    if kind is None:
-        return None
+def failure_of(error: Exception) -> Failure:
+    """What is to be thought of something that a provider, its client or the network raised."""
+    kind = next(kind for type_, kind in _KINDS if isinstance(error, type_))
     detail = without_keys(" ".join(str(error).split())) or type(error).__name__
     return Failure(kind, detail, getattr(error, "retry_after", None))

@@ -39,6 +39,7 @@ class Meter:
     price: Price | None
     request_seconds: float
     answer_tokens: int
+    retry_seconds: float
     stopped: Callable[[], bool]
     purpose: Purpose = Purpose.WRITE
     spent: Money = field(default_factory=Money)
@@ -72,15 +73,11 @@ class Metered(WrapperModel):
             settings: ModelSettings = {**(model_settings or {}), "max_tokens": answer_tokens}
             at, start = datetime.now(UTC), time.monotonic()
             response, failure = await self._asked(messages, settings, model_request_parameters)
-            money = Money()
-            if response is not None:
-                usage = response.usage
-                dollars = meter.price.dollars(usage.input_tokens, usage.output_tokens) if meter.price else 0.0
-                money = Money(1, usage.input_tokens, usage.output_tokens, dollars)
+            money = Money() if response is None else self._cost(asked, response)
             meter.log.append(Exchange(
                 proposal=meter.proposal, ordinal=ordinal, attempt=attempt, purpose=meter.purpose, model=self._label,
                 request=asked, at=at, seconds=time.monotonic() - start,
-                response=None if response is None else ModelMessagesTypeAdapter.dump_json([response]).decode(),
+                response=None if response is None else _response_json(response),
                 failure="" if failure is None else failure.kind, detail="" if failure is None else failure.detail,
                 input_tokens=money.input_tokens, output_tokens=money.output_tokens, dollars=money.dollars,
             ))  # fmt: skip
@@ -92,8 +89,16 @@ class Metered(WrapperModel):
             assert failure is not None
             if not failure.passing or attempt == ATTEMPTS:
                 raise AnswerLost(failure)
-            await self._pause(failure.delay(attempt))
+            await self._pause(failure.delay(attempt, meter.retry_seconds))
         raise AssertionError("the loop ends by return or raise")
+
+    def _cost(self, asked: str, response: ModelResponse) -> Money:
+        """What an answer cost. A provider that does not say is taken to have counted as we estimate."""
+        given, made = response.usage.input_tokens, response.usage.output_tokens
+        if not given and not made:
+            given, made = estimated_tokens(asked), estimated_tokens(_response_json(response))
+        price = self._meter.price
+        return Money(1, given, made, price.dollars(given, made) if price else 0.0)
 
     async def _asked(
         self, messages: list[ModelMessage], settings: ModelSettings, parameters: ModelRequestParameters
@@ -102,10 +107,7 @@ class Metered(WrapperModel):
             async with asyncio.timeout(self._meter.request_seconds):
                 return await self.wrapped.request(messages, settings, parameters), None
         except Exception as error:
-            failure = failure_of(error)
-            if failure is None:
-                raise
-            return None, failure
+            return None, failure_of(error)
 
     def _promise(self, question_tokens: int) -> tuple[Promise, int]:
         """Set money aside for question and answer; an answer may be shorter when little is left."""
@@ -133,3 +135,7 @@ def _as_json(messages: list[ModelMessage], parameters: ModelRequestParameters) -
         for tool in (*parameters.function_tools, *parameters.output_tools)
     ]
     return to_json({"messages": ModelMessagesTypeAdapter.dump_python(messages, mode="json"), "tools": tools}).decode()
+
+
+def _response_json(response: ModelResponse) -> str:
+    return ModelMessagesTypeAdapter.dump_json([response]).decode()

@@ -21,4 +21,7 @@ class WritingSettings(BaseModel):
     actions: int = Field(default=8, ge=0, description="uses of tools in one conversation")
     repairs: int = Field(default=2, ge=0, description="answers that may be sent back because they cannot be used")
     request_seconds: float = Field(default=300, gt=0, description="after which a request counts as failed")
+    retry_seconds: float = Field(
+        default=1.0, ge=0, description="before a failed request is repeated; doubled each time"
+    )
     analyse: bool = Field(default=True, description="a diagnosis by the model before it changes a program")

@@ -108,7 +108,7 @@ class LanguageModel:
         settings = self._settings
         return Meter(
             number, workshop.purse, workshop.log, self._price, settings.request_seconds, settings.answer_tokens,
-            workshop.stopped,
+            settings.retry_seconds, workshop.stopped,
         )  # fmt: skip
 
     def _count_lost(self, reason: str, *, for_good: bool = False) -> None:
