@@ -85,7 +85,7 @@ def written(number: int, usage: Usage = USAGE) -> Message:
 def source_of(number: int) -> str:
     """A program with the number in base 4 as its digits, and with a word that says that it differs in more than numbers."""
     digits = tuple(number // BASE**place % BASE for place in range(LENGTH))
-    return f'{program(digits).source}\nKIND = "kind {number}"\n'
+    return f'{program(digits).source}\nTHREADS = 64\nKIND = "kind {number}"\n'
 
 
 def programs(first: int = 0) -> Iterator[Message]:
@@ -377,7 +377,7 @@ def test_numbers_alone_go_to_the_numeric_search(tmp_path: Path) -> None:
 
 def test_constants_changed_in_the_text_are_sent_back(tmp_path: Path) -> None:
     found: list[Search] = []
-    script = changing(found, lambda shown: re.sub(r"1024", "2048", shown.source))
+    script = changing(found, lambda shown: shown.source.replace("THREADS = 64", "THREADS = 128"))
     with ScriptedServer(script) as server:
         search = begin(tmp_path, server.url, evaluations=6, analyse=False)
         found.append(search)
