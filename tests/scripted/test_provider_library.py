@@ -15,7 +15,7 @@ from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 from pydantic_ai import Agent, ModelMessage, ModelMessagesTypeAdapter, ModelRequest, ModelResponse
 from pydantic_ai.direct import model_request
-from pydantic_ai.exceptions import ModelAPIError, ModelConnectionError, ModelRequestTimeout, UnexpectedModelBehavior
+from pydantic_ai.exceptions import ModelAPIError, ModelRequestTimeout, UnexpectedModelBehavior
 from pydantic_ai.models import Model
 from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.function import AgentInfo, FunctionModel
@@ -237,7 +237,11 @@ def test_threads_with_a_model_each(provider: str) -> None:
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_threads_that_share_a_model_share_an_event_loop(provider: str) -> None:
-    """Where one model is wanted for all (one pool of connections), one loop in the background runs all requests."""
+    """Where one model is wanted for all (one pool of connections), one loop in the background runs all requests.
+
+    With a loop in every thread the pool hands out connections of other threads' loops. What comes of it depends on the
+    moment: a bare RuntimeError, a ModelConnectionError, a wait without end or nothing, so that no test can hold it.
+    """
     loop = asyncio.new_event_loop()
     background = threading.Thread(target=loop.run_forever)
     background.start()
@@ -255,36 +259,3 @@ def test_threads_that_share_a_model_share_an_event_loop(provider: str) -> None:
             loop.call_soon_threadsafe(loop.stop)
             background.join()
             loop.close()
-
-
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_model_that_threads_share_without_sharing_a_loop_fails(provider: str) -> None:
-    """The trap. A connection stays in the pool, and belongs to the loop of the thread that opened it.
-
-    While that loop is running, in another thread, pydantic-ai does not replace the client. OpenAI's SDK then lets a bare
-    RuntimeError through, Anthropic's calls it a connection error.
-    """
-    first_is_done, second_is_done = threading.Event(), threading.Event()
-    expected = {
-        "openai": (RuntimeError, "different event loop"),
-        "anthropic": (ModelConnectionError, "Connection error"),
-    }
-    kind, words = expected[provider]
-    with ScriptedServer([message("x")] * 2) as server:
-        agent = Agent(model_of(provider, server.url))
-
-        async def ask_and_stay() -> None:
-            async with agent:
-                await agent.run("q")
-                first_is_done.set()
-                await asyncio.to_thread(second_is_done.wait, 60)
-
-        first = threading.Thread(target=asyncio.run, args=(ask_and_stay(),))
-        first.start()
-        try:
-            assert first_is_done.wait(60)
-            with pytest.raises(kind, match=words):
-                agent.run_sync("q")
-        finally:
-            second_is_done.set()
-            first.join(60)
