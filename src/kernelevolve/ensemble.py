@@ -11,12 +11,17 @@ from kernelevolve.operators.llm.model_choice import ModelChoice, open_model, par
 from kernelevolve.operators.llm.prices import known_price
 from kernelevolve.operators.llm.recorded import Recorded
 from kernelevolve.operators.llm.settings import WritingSettings
+from kernelevolve.operators.rerun import Rerun
 from kernelevolve.prompting import Retriever
+from kernelevolve.search.finale import TUNE
 from kernelevolve.search.settings import SearchSettings
 from kernelevolve.store import RunRecord, Store
+from kernelevolve.workspace import open_run
 
 LLM = "llm"
 """In a list of operators: every model of the run."""
+RECORDED = "recorded"
+"""In a list of operators: the programs of another run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +32,8 @@ class Chosen:
     writing: WritingSettings | None
     unavailable: tuple[str, ...] = ()
     """Why models that were named are not asked, a sentence each."""
+    recording: str | None = None
+    """Directory of the run whose programs are judged again."""
 
 
 def choose(
@@ -35,6 +42,7 @@ def choose(
     *,
     dollars: float | None = None,
     fallback: bool = False,
+    recording: str | None = None,
 ) -> Chosen:
     """Check what a run is to be searched with.
 
@@ -42,21 +50,29 @@ def choose(
     without models that cannot be used here; without it, one is an error. Raises InvalidRequest, MissingTarget.
     """
     writing = models if isinstance(models, WritingSettings) else _as_settings(models)
-    names = tuple(operators or (*OPERATORS.names(), *((LLM,) if writing else ())))
+    named = (
+        (RECORDED,) if recording is not None and writing is None else (*OPERATORS.names(), *((LLM,) if writing else ()))
+    )
+    names = tuple(operators or named)
     for name in names:
-        if name != LLM:
+        if name not in (LLM, RECORDED):
             OPERATORS.get(name)
+    if (RECORDED in names) != (recording is not None):
+        raise InvalidRequest(
+            "the operator recorded and a recording belong together",
+            fix="give both: --operator recorded --recording RUN",
+        )
     if LLM in names and writing is None:
         raise InvalidRequest("the operator llm needs a model", fix="name one, such as --model openai:gpt-5")
     if writing is not None and LLM not in names:
         raise InvalidRequest("a model is named, but the operator llm is not", fix="add --operator llm, or leave it out")
     if writing is None:
-        return Chosen(names, None)
+        return Chosen(names, None, recording=recording)
     usable, unavailable = _usable(writing, dollars, fallback)
     if usable:
-        return Chosen(names, writing.model_copy(update={"models": usable}), unavailable)
+        return Chosen(names, writing.model_copy(update={"models": usable}), unavailable, recording)
     rest = tuple(name for name in names if name != LLM)
-    return Chosen(rest or tuple(OPERATORS.names()), None, unavailable)
+    return Chosen(rest or tuple(OPERATORS.names()), None, unavailable, recording)
 
 
 def _as_settings(models: Sequence[str]) -> WritingSettings | None:
@@ -95,7 +111,7 @@ def operators_of(settings: SearchSettings) -> tuple[list[Operator], Retriever | 
 
     Raises MissingTarget if a model cannot be used here.
     """
-    operators = [OPERATORS.get(name) for name in settings.operators if name != LLM]
+    operators = _free(settings)
     if settings.writing is None:
         return operators, None
     try:
@@ -111,9 +127,19 @@ def operators_of(settings: SearchSettings) -> tuple[list[Operator], Retriever | 
     return operators + writers, knowledge
 
 
+def _free(settings: SearchSettings) -> list[Operator]:
+    """The operators that cost nothing."""
+    found = [OPERATORS.get(name) for name in settings.operators if name not in (LLM, RECORDED)]
+    if settings.recording is not None:
+        run = open_run(settings.recording)
+        programs = [run.candidate(node.id) for node in run.nodes() if node.operator != TUNE]
+        found.append(Rerun(programs))
+    return found
+
+
 def recorded_operators(settings: SearchSettings, store: Store, record: RunRecord) -> list[Operator]:
     """The operators of a run, with its recording in the place of its models."""
-    operators = [OPERATORS.get(name) for name in settings.operators if name != LLM]
+    operators = _free(settings)
     if settings.writing is None:
         return operators
     known = store.recordings.conclusions(record.id)

@@ -53,6 +53,7 @@ def optimize(
     dollars: float | None = None,
     fallback: bool = False,
     conversations: int = 1,
+    recording: Path | str | None = None,
     roofline_target: float | None = None,
     sandbox: Sandbox | str = Sandbox.AUTO,
     listeners: Sequence[Listener] = (),
@@ -64,7 +65,8 @@ def optimize(
     ``evaluations`` and ``minutes`` are hard limits; ``roofline_target`` ends the search early, at that fraction of the
     roofline. ``models`` are language models that write candidates (``openai:gpt-5``; keys come from the environment),
     within ``tokens`` and ``dollars``; ``fallback`` allows to go on without those that cannot be used here, and
-    ``conversations`` is how many of them are held at once. ``sandbox`` says how well candidates must be shut in: 'auto'
+    ``conversations`` is how many of them are held at once. ``recording`` is a run whose programs are judged again, in
+    the place of an operator. ``sandbox`` says how well candidates must be shut in: 'auto'
     (as well as this machine can, and at least off the network and off all files but their own), 'strict' (fully), or
     'none' (not at all). An interruption (Ctrl-C) keeps everything: the returned run is ``interrupted`` and can be
     resumed.
@@ -75,7 +77,7 @@ def optimize(
     begun = begin(
         problem, example_inputs, target=target, evaluations=evaluations, minutes=minutes, seed=seed, out=out,
         policy=policy, operators=operators, models=models, tokens=tokens, dollars=dollars, fallback=fallback,
-        conversations=conversations, roofline_target=roofline_target, sandbox=sandbox,
+        conversations=conversations, recording=recording, roofline_target=roofline_target, sandbox=sandbox,
     )  # fmt: skip
     for reason in begun.unavailable:
         for listener in listeners:
@@ -116,17 +118,20 @@ def begin(
     dollars: float | None = None,
     fallback: bool = False,
     conversations: int = 1,
+    recording: Path | str | None = None,
     roofline_target: float | None = None,
     sandbox: Sandbox | str = Sandbox.AUTO,
 ) -> Begun:
     """What ``optimize`` does before it searches: check everything, vet the problem, open a judge, store the run."""
     device = resolve(target)
-    chosen = choose(operators, models, dollars=dollars, fallback=fallback)
+    place = None if recording is None else str(open_run(str(recording), out=out).directory.resolve())
+    chosen = choose(operators, models, dollars=dollars, fallback=fallback, recording=place)
     settings = SearchSettings(
         budget=checked_budget(evaluations, minutes, tokens, dollars),
         policy=policy or default_policy(evaluations),
         operators=chosen.operators,
         writing=chosen.writing,
+        recording=chosen.recording,
         conversations=conversations,
         seed=seed,
         workers=1 if device.exclusive_compile else _WORKERS,

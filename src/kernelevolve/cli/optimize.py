@@ -83,6 +83,12 @@ def optimize(
         typer.Option(metavar="INPUT,OUTPUT", help="Of the models, in dollars per million tokens, if it is not known."),
     ] = None,
     conversations: Annotated[int, typer.Option(help="Operators that are asked at once.")] = 1,
+    recording: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN", help="With --operator recorded: the run, or its directory, whose programs are judged again."
+        ),
+    ] = None,
     fallback: Annotated[
         bool,
         typer.Option("--fallback", help="Go on with the others if a model cannot be used, such as for want of a key."),
@@ -98,7 +104,8 @@ def optimize(
     _check(problem, resume, evaluations, minutes, seed, target_roofline, conversations, continued=_continued_options(
         target=target != "auto", seed=seed != 0, policy=policy is not None, scale=scale is not None,
         set=bool(settings), operator=bool(operators), model=bool(models), price=price is not None,
-        conversations=conversations != 1, fallback=fallback, **{"target-roofline": target_roofline is not None},
+        recording=recording is not None, conversations=conversations != 1, fallback=fallback,
+        **{"target-roofline": target_roofline is not None},
     ))  # fmt: skip
     from kernelevolve import session
     from kernelevolve.problems.loaders import load_problem
@@ -131,6 +138,7 @@ def optimize(
                 dollars=dollars,
                 fallback=fallback,
                 conversations=conversations,
+                recording=recording,
                 roofline_target=target_roofline,
                 sandbox=sandbox,
                 listeners=listeners,

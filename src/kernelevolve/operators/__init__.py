@@ -10,7 +10,7 @@ OPERATORS: Registry[Operator] = Registry(
     "operator",
     "kernelevolve.operators",
     "OPERATOR",
-    frozenset({"operator", "synthesis", "llm", "workshop", "purse", "exchange"}),
+    frozenset({"operator", "synthesis", "llm", "workshop", "purse", "exchange", "rerun"}),
 )
 
 __all__ = ["OPERATORS", "Judged", "Operator", "ProposalContext", "ProposalLost", "Retune", "Writer"]

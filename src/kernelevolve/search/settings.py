@@ -17,6 +17,7 @@ class SearchSettings(BaseModel):
     policy: str = Field(description="name of a registered selection policy")
     operators: tuple[str, ...] = Field(description="names of registered operators")
     writing: WritingSettings | None = Field(default=None, description="the language models; null: none is asked")
+    recording: str | None = Field(default=None, description="directory of the run whose programs are judged again")
     conversations: int = Field(default=1, ge=1, description="operators that are asked at once")
     seed: int = Field(default=0, description="determines every proposal of a run with one worker")
     workers: int = Field(default=1, ge=1, description="candidates in work at once; a device times one at a time")
