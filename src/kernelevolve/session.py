@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from kernelevolve.candidates import Candidate
-from kernelevolve.candidates.structure import materialise, split_config
+from kernelevolve.candidates.structure import split_config
 from kernelevolve.errors import InvalidCandidate, InvalidProblem, InvalidRequest, KernelEvolveError, MissingTarget
 from kernelevolve.judge.protocol import Judge
 from kernelevolve.judge.verdict import Effort, Verdict
@@ -20,12 +20,15 @@ from kernelevolve.problems import Problem
 from kernelevolve.problems.execution import is_out_of_memory
 from kernelevolve.problems.loaders import from_module, load_problem
 from kernelevolve.profilers import PROFILERS, Diagnosis
-from kernelevolve.run import BEST_DIRECTORY, KERNEL_FILE, Run
+from kernelevolve.results import write_results
+from kernelevolve.run import Run
 from kernelevolve.search.engine import Engine
 from kernelevolve.search.events import Listener
 from kernelevolve.search.ledger import Budget
 from kernelevolve.search.policies import POLICIES
 from kernelevolve.search.settings import SearchSettings, default_policy
+from kernelevolve.skills.library import settings_for
+from kernelevolve.skills.records import DEFAULT_INJECTION
 from kernelevolve.store import RunRecord, Store
 from kernelevolve.targets import Target, resolve
 from kernelevolve.workers.sandbox import Sandbox
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
 
     from kernelevolve.judge.vetting import VettedProblem, VettingReport
 
+_TRANSFER = "transfer"
+"""The operator that has nothing to do without kernels of earlier runs."""
 _WORKERS = 3
 """Candidates in work at once where compiling does not disturb timing: one is timed, the next are built."""
 
@@ -52,6 +57,8 @@ def optimize(
     policy: str | None = None,
     operators: Sequence[str] | None = None,
     roofline_target: float | None = None,
+    skills: bool = True,
+    injection: float = DEFAULT_INJECTION,
     sandbox: Sandbox | str = Sandbox.AUTO,
     listeners: Sequence[Listener] = (),
 ) -> Run:
@@ -60,16 +67,19 @@ def optimize(
     ``problem`` is a Problem, a file in the KernelBench format, the name of a shipped one
     (``ranking/rmsnorm_residual``), or a module or function together with ``example_inputs``, a tuple of its arguments.
     ``evaluations`` and ``minutes`` are hard limits; ``roofline_target`` ends the search early, at that fraction of the
-    roofline. ``sandbox`` says how well candidates must be shut in: 'auto' (as well as this machine can, and at least
-    off the network and off all files but their own), 'strict' (fully), or 'none' (not at all). An interruption (Ctrl-C)
-    keeps everything: the returned run is ``interrupted`` and can be resumed.
+    roofline. With ``skills`` the run may use what earlier runs of the workspace on similar problems found;
+    ``injection`` is the share of nodes whose prompts show it. ``sandbox`` says how well candidates must be shut in:
+    'auto' (as well as this machine can, and at least off the network and off all files but their own), 'strict'
+    (fully), or 'none' (not at all). An interruption (Ctrl-C) keeps everything: the returned run is ``interrupted`` and
+    can be resumed.
 
     Raises KernelEvolveError: InvalidProblem, MissingTarget, InvalidRequest, or the bare one for a machine that cannot
     shut candidates in, with a sentence that says how to mend it.
     """
     begun = begin(
         problem, example_inputs, target=target, evaluations=evaluations, minutes=minutes, seed=seed, out=out,
-        policy=policy, operators=operators, roofline_target=roofline_target, sandbox=sandbox,
+        policy=policy, operators=operators, roofline_target=roofline_target, skills=skills,
+        injection=injection, sandbox=sandbox,
     )  # fmt: skip
     try:
         return _search(begun.store, begun.record, begun.settings, begun.target, begun.judge, listeners)
@@ -101,10 +111,13 @@ def begin(
     policy: str | None = None,
     operators: Sequence[str] | None = None,
     roofline_target: float | None = None,
+    skills: bool = True,
+    injection: float = DEFAULT_INJECTION,
     sandbox: Sandbox | str = Sandbox.AUTO,
 ) -> Begun:
     """What ``optimize`` does before it searches: check everything, vet the problem, open a judge, store the run."""
     device = resolve(target)
+    injection = checked_injection(injection) if skills else 0.0
     settings = SearchSettings(
         budget=checked_budget(evaluations, minutes),
         policy=policy or default_policy(evaluations),
@@ -119,6 +132,12 @@ def begin(
     store = open_store(out)
     text = _as_problem(problem, example_inputs, store)
     refuse_vacuous(text, device)
+    seen = settings_for(store, text, device, injection=injection, transfers=skills)
+    # Without a past kernel the choice of operators is what it would be if there were no such operator.
+    chosen = (
+        settings.operators if operators or seen.transfers else tuple(n for n in settings.operators if n != _TRANSFER)
+    )
+    settings = settings.model_copy(update={**dict(seen), "operators": chosen})
     judge = open_judge(text, device, store, checked_sandbox(sandbox), screen_all_baselines=False)
     try:
         record = store.create_run(
@@ -334,20 +353,6 @@ def _search(
     return run
 
 
-def write_results(run: Run) -> None:
-    """``<out>/<run>/best/``: the kernel file, its certificate; beside it ``report.html``."""
-    from kernelevolve.judge.certificate import write_certificate
-    from kernelevolve.report.html import write_report
-
-    best = run.best
-    if best is not None:
-        place = run.directory / BEST_DIRECTORY
-        place.mkdir(parents=True, exist_ok=True)
-        (place / KERNEL_FILE).write_text(materialise(best.candidate))
-        write_certificate(run.problem, best.candidate, best.verdict, place / "certificate.json")
-    write_report(run, run.directory / "report.html")
-
-
 def _as_problem(problem: Any, example_inputs: Any, store: Store) -> Problem:
     if isinstance(problem, Problem):
         return problem
@@ -374,6 +379,12 @@ def with_limits(settings: SearchSettings, evaluations: int | None, minutes: floa
         settings.budget.seconds / 60 if minutes is None else minutes,
     )
     return settings.model_copy(update={"budget": budget})
+
+
+def checked_injection(rate: float) -> float:
+    if not 0 <= rate <= 1:
+        raise InvalidRequest(f"an injection rate of {rate:g} is no share of the nodes", fix="give a number from 0 to 1")
+    return rate
 
 
 def checked_budget(evaluations: int, minutes: float) -> Budget:

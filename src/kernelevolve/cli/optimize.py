@@ -13,7 +13,9 @@ import typer
 from kernelevolve.cli.boundary import EXIT_INTERRUPTED
 from kernelevolve.cli.terminal import (
     DEFAULT_OUT,
+    InjectionOption,
     JsonOption,
+    NoSkillsOption,
     OutOption,
     SandboxOption,
     ScaleOption,
@@ -21,6 +23,7 @@ from kernelevolve.cli.terminal import (
     TargetOption,
     console,
     print_json,
+    skill_options,
 )
 from kernelevolve.errors import InvalidRequest
 from kernelevolve.workers.sandbox import Sandbox
@@ -59,6 +62,8 @@ def optimize(
     target_roofline: Annotated[
         float | None, typer.Option(help="End the search at this fraction of the roofline, e.g. 0.9.")
     ] = None,
+    no_skills: NoSkillsOption = False,
+    injection: InjectionOption = None,
     sandbox: SandboxOption = Sandbox.AUTO,
     as_json: JsonOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
@@ -69,8 +74,10 @@ def optimize(
     """
     _check(problem, resume, evaluations, minutes, seed, target_roofline, continued=_continued_options(
         target=target != "auto", seed=seed != 0, policy=policy is not None, scale=scale is not None,
-        set=bool(settings), **{"target-roofline": target_roofline is not None},
+        set=bool(settings), injection=injection is not None,
+        **{"target-roofline": target_roofline is not None, "no-skills": no_skills},
     ))  # fmt: skip
+    skills = skill_options(no_skills, injection)
     from kernelevolve import session
     from kernelevolve.problems.loaders import load_problem
     from kernelevolve.report.live import live_view
@@ -98,6 +105,7 @@ def optimize(
                 roofline_target=target_roofline,
                 sandbox=sandbox,
                 listeners=listeners,
+                **skills,
             )
     return conclude(run, as_json)
 

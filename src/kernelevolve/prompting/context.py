@@ -82,5 +82,7 @@ class PromptContext:
     """Of the first parent, where profilers were asked; without it, one is made from the verdict."""
     found: Sequence[Found] | None = None
     """Pages of the knowledge base; None if there is none to ask."""
+    skills: Sequence[Found] = ()
+    """What earlier runs on similar problems learnt, the most similar first."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Further facts to be shown, such as the device's name."""

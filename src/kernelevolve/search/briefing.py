@@ -10,6 +10,7 @@ from kernelevolve.languages import LANGUAGES
 from kernelevolve.profilers import Diagnosis
 from kernelevolve.prompting import BudgetLeft, Found, Memory, PromptContext, Retriever, Step
 from kernelevolve.search.graph import SearchGraph
+from kernelevolve.skills.recall import is_injected, recalled_skills
 from kernelevolve.store import RunRecord, Store
 from kernelevolve.targets import Target
 
@@ -34,7 +35,7 @@ class Briefing:
         diagnosis: Diagnosis | None = None,
     ) -> PromptContext:
         """The context of a program to be made from these nodes; without ``memory`` the one that suits them."""
-        best, ceilings = self._graph.best, self._target.ceilings()
+        best, ceilings, memory = self._graph.best, self._target.ceilings(), memory or self.memory(parents)
         shown = tuple(map(self.step, parents))
         siblings = self._graph.children(parents[0]) if parents else self._graph.roots
         if shown and shown[0].verdict.correct and diagnosis is None:
@@ -51,9 +52,10 @@ class Briefing:
             ancestors=tuple(map(self.step, self._ancestors(parents))),
             siblings=tuple(map(self.step, siblings[-_SIBLINGS:])),
             best=None if best is None else self.step(best.id),
-            memory=memory or self.memory(parents),
+            memory=memory,
             diagnosis=diagnosis,
             found=self._pages(retriever, shown, diagnosis),
+            skills=self._skills(memory),
             names={"device": self._record.device},
         )
 
@@ -93,6 +95,13 @@ class Briefing:
             found.append(at[0])
             at = self._graph[at[0]].parents
         return found
+
+    def _skills(self, memory: Memory) -> Sequence[Found]:
+        """What earlier runs learnt, as this run saw it when it began; a share of the nodes is told nothing of it."""
+        settings = self._record.settings
+        if memory is Memory.CLEAN or not is_injected(settings, len(self._graph)):
+            return ()
+        return recalled_skills(self._store.blobs, settings)
 
     def _pages(
         self, retriever: Retriever | None, shown: Sequence[Step], diagnosis: Diagnosis | None

@@ -26,6 +26,7 @@ from kernelevolve.search.settings import SearchSettings
 from kernelevolve.search.stage import Stage, Stopped
 from kernelevolve.search.state import SearchState
 from kernelevolve.search.steady_state import SteadyState
+from kernelevolve.skills.recall import past_kernels
 from kernelevolve.store import RunLock, RunRecord, RunStatus, Store
 from kernelevolve.targets import Target
 
@@ -124,7 +125,8 @@ class Engine:
         evaluator = Evaluator(self._judge, settings.seed, stage.post_trial, stage.expired, state.is_duplicate)
         reason = FINISHED
         if searching:
-            proposals = Proposals(state, self._operators, self._record.problem, self._target, settings.seed)
+            past = past_kernels(self._store.blobs, settings.transfers)
+            proposals = Proposals(state, self._operators, self._record.problem, self._target, settings.seed, past)
             stage.tell(PhaseChanged(Phase.SEARCH))
             reason = SteadyState(stage, proposals, evaluator, settings).run()
         Finale(stage, evaluator, settings).run()

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernelevolve.operators import Judged, Operator, ProposalContext
+from kernelevolve.operators import Judged, Operator, PastKernel, ProposalContext
 from kernelevolve.problems import Problem
 from kernelevolve.search.policy import Expansion
 from kernelevolve.search.state import SearchState
@@ -32,13 +32,20 @@ class Proposals:
     """
 
     def __init__(
-        self, state: SearchState, operators: Sequence[Operator], problem: Problem, target: Target, seed: int
+        self,
+        state: SearchState,
+        operators: Sequence[Operator],
+        problem: Problem,
+        target: Target,
+        seed: int,
+        past: Sequence[PastKernel] = (),
     ) -> None:
         self._state = state
         self._operators = tuple(operators)
         self._problem = problem
         self._target = target
         self._seed = seed
+        self._past = tuple(past)
         self._dry: set[tuple[str, tuple[int, ...]]] = set()
 
     def next(self) -> Proposal | None:
@@ -90,5 +97,6 @@ class Proposals:
             parents=tuple(state.judged(number) for number in expansion.parents),
             siblings=siblings,
             tried=state.tried(),
+            past=self._past,
             rng=random.Random(rng.getrandbits(64)),
         )

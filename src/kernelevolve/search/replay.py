@@ -22,6 +22,7 @@ from kernelevolve.search.proposals import Proposals
 from kernelevolve.search.settings import SearchSettings
 from kernelevolve.search.state import SearchState, program_key
 from kernelevolve.search.turns import AGENT, next_expansion
+from kernelevolve.skills.recall import past_kernels
 from kernelevolve.store import RunRecord, Store, StoredNode
 from kernelevolve.targets import Target
 
@@ -75,7 +76,8 @@ class _Replay:
         self._store, self._record, self._settings = store, record, settings
         copy = scratch.create_run(record.problem, record.target, device=record.device)
         self._state = SearchState(scratch, copy.id, settings.budget, policy)
-        self._proposals = Proposals(self._state, operators, record.problem, target, settings.seed)
+        past = past_kernels(store.blobs, settings.transfers)
+        self._proposals = Proposals(self._state, operators, record.problem, target, settings.seed, past)
 
     def run(self) -> Replayed:
         """Node by node."""
