@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Any
 
 from kernelevolve.errors import InvalidProblem
 from kernelevolve.problems import Problem, Role
-from kernelevolve.problems.execution import is_out_of_memory
 from kernelevolve.skills.records import ProblemClass
 from kernelevolve.targets import Target
 
@@ -67,9 +66,11 @@ def _ruzicka(one: Mapping[str, float], other: Mapping[str, float]) -> float:
 def problem_class(problem: Problem, target: Target) -> ProblemClass:
     """The class of a problem on a target; its reference is captured once, on the target's device.
 
-    A problem that cannot be captured, or not in this memory, has a class without operators: only the same problem is like it.
+    A problem that cannot be captured, or not in this memory, has a class without operators: only the same problem is
+    like it.
     """
     from kernelevolve.problems.capture import capture
+    from kernelevolve.problems.execution import is_out_of_memory
     from kernelevolve.problems.instance import load_instance
 
     try:
