@@ -57,7 +57,7 @@ def page_of(skill: Skill, writer: Writer | None = None) -> SkillPage:
         except Exception:  # a skill is worth having without prose, whatever is wrong with its writer
             prose = ""
         told = _page(skill, f"## In words\n\n{prose}\n\n{facts}")
-        if prose and invented(prose, facts) is None and not any(check_page(told, {told.id})):
+        if prose and objection(prose, facts) is None and not any(check_page(told, {told.id})):
             page = told
     front = {name: list(value) if isinstance(value, tuple) else value for name, value in page.front}
     lines = [f"{name}: {_yaml(value)}" for name, value in front.items()]
@@ -84,7 +84,7 @@ def parse_skill(text: str, path: Path | str | None = None) -> SkillPage:
     return SkillPage(skill, page, text)
 
 
-def invented(prose: str, facts: str) -> str | None:
+def objection(prose: str, facts: str) -> str | None:
     """Why a writer's text is not kept, in a few words; None if it may be."""
     if len(prose.split()) > _PROSE_WORDS:
         return f"it has more than {_PROSE_WORDS} words"
