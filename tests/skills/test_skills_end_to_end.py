@@ -15,7 +15,7 @@ from kernelevolve.run import Run
 from kernelevolve.search.policies import POLICIES
 from kernelevolve.search.replay import replay
 from kernelevolve.search.settings import SearchSettings
-from kernelevolve.skills.library import load_skills, write_skill
+from kernelevolve.skills.library import load_skills, settings_for, write_skill
 from kernelevolve.targets import TARGETS
 
 FIRST, LARGER = problem(SOFTMAX), problem(SOFTMAX, rows=128, columns=256)
@@ -99,11 +99,9 @@ def test_only_a_promoted_kernel_of_this_target_is_transferred(monkeypatch: pytes
         def __getattr__(self, name: str) -> object:
             return getattr(cpu, name)
 
-    from kernelevolve.skills.library import settings_for
-
     assert settings_for(store, LARGER, cpu).transfers
     # Another target halves the similarity: the page is still worth reading, the kernel is not offered.
-    elsewhere = settings_for(store, LARGER, Elsewhere())  # type: ignore[arg-type]
+    elsewhere = settings_for(store, FIRST, Elsewhere())  # type: ignore[arg-type]
     assert elsewhere.skills and not elsewhere.transfers
     monkeypatch.setattr(store, "promotions", lambda run: {})
     assert settings_for(store, LARGER, cpu).skills and not settings_for(store, LARGER, cpu).transfers

@@ -35,7 +35,7 @@ class Briefing:
         diagnosis: Diagnosis | None = None,
     ) -> PromptContext:
         """The context of a program to be made from these nodes; without ``memory`` the one that suits them."""
-        best, ceilings, memory = self._graph.best, self._target.ceilings(), memory or self.memory(parents)
+        best, ceilings = self._graph.best, self._target.ceilings()
         shown = tuple(map(self.step, parents))
         siblings = self._graph.children(parents[0]) if parents else self._graph.roots
         if shown and shown[0].verdict.correct and diagnosis is None:
@@ -52,10 +52,10 @@ class Briefing:
             ancestors=tuple(map(self.step, self._ancestors(parents))),
             siblings=tuple(map(self.step, siblings[-_SIBLINGS:])),
             best=None if best is None else self.step(best.id),
-            memory=memory,
+            memory=memory or self.memory(parents),
             diagnosis=diagnosis,
             found=self._pages(retriever, shown, diagnosis),
-            skills=self._skills(memory),
+            skills=self._skills(),
             names={"device": self._record.device},
         )
 
@@ -96,10 +96,10 @@ class Briefing:
             at = self._graph[at[0]].parents
         return found
 
-    def _skills(self, memory: Memory) -> Sequence[Found]:
+    def _skills(self) -> Sequence[Found]:
         """What earlier runs learnt, as this run saw it when it began; a share of the nodes is told nothing of it."""
         settings = self._record.settings
-        if memory is Memory.CLEAN or not is_injected(settings, len(self._graph)):
+        if not is_injected(settings, len(self._graph)):
             return ()
         return recalled_skills(self._store.blobs, settings)
 

@@ -179,7 +179,11 @@ def _standing(skill: Skill) -> str:
 
 def _step(step: ChainStep) -> str:
     if step.parent is None:
-        gain = "" if step.gain is None else f", {step.gain:.3g} times as fast as the best baseline"
+        gain = (
+            ""
+            if step.gain is None
+            else f", {step.gain:.3g} times as fast as the best baseline as the search measured it"
+        )
         return f"Node {step.node}, a draft by {_code(step.operator)}{gain} [1]"
     gain = "mended" if step.gain is None else f"{step.gain:.3g} times as fast"
     change = f": {_code(step.change)}" if step.change else ""
