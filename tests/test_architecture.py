@@ -20,8 +20,21 @@ ROOMS = (
     ("errors", "hashing", "registry", "candidates", "problems", "languages", "targets"),
     ("workers", "profilers", "judge"),
     ("tuning", "knowledge", "prompting", "operators", "search", "store"),
-    ("engine",),
-    ("loading", "run", "workspace", "report", "ensemble", "vetting", "session", "agent", "front door", "doctor", "cli"),
+    ("skills", "engine"),
+    (
+        "loading",
+        "run",
+        "workspace",
+        "report",
+        "results",
+        "ensemble",
+        "vetting",
+        "session",
+        "agent",
+        "front door",
+        "doctor",
+        "cli",
+    ),
 )
 """Floors from the ground up, and on each floor the rooms in their order: a room imports earlier ones only."""
 ORDER = [room for floor in ROOMS for room in floor]

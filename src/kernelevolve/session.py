@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelevolve.candidates import Candidate
-from kernelevolve.candidates.structure import materialise, split_config
+from kernelevolve.candidates.structure import split_config
 from kernelevolve.ensemble import choose, operators_of
 from kernelevolve.errors import InvalidCandidate, InvalidRequest, MissingTarget
 from kernelevolve.judge.protocol import Judge
@@ -18,12 +18,15 @@ from kernelevolve.operators.llm.settings import WritingSettings
 from kernelevolve.problems import Problem
 from kernelevolve.problems.loaders import from_module, load_problem
 from kernelevolve.profilers import PROFILERS, Diagnosis
-from kernelevolve.run import BEST_DIRECTORY, KERNEL_FILE, Run
+from kernelevolve.results import write_results
+from kernelevolve.run import Run
 from kernelevolve.search.engine import Engine
 from kernelevolve.search.events import Listener, ModelUnavailable
 from kernelevolve.search.ledger import Budget
 from kernelevolve.search.policies import POLICIES
 from kernelevolve.search.settings import SearchSettings, default_policy
+from kernelevolve.skills.library import settings_for
+from kernelevolve.skills.records import DEFAULT_INJECTION
 from kernelevolve.store import RunRecord, Store
 from kernelevolve.targets import Target, resolve
 from kernelevolve.vetting import refuse_vacuous
@@ -33,6 +36,9 @@ from kernelevolve.workspace import open_run, open_store
 if TYPE_CHECKING:
     from torch import nn
 
+
+_TRANSFER = "transfer"
+"""The operator that has nothing to do without kernels of earlier runs."""
 _WORKERS = 3
 """Candidates in work at once where compiling does not disturb timing: one is timed, the next are built."""
 
@@ -55,6 +61,8 @@ def optimize(
     conversations: int = 1,
     recording: Path | str | None = None,
     roofline_target: float | None = None,
+    skills: bool = True,
+    injection: float = DEFAULT_INJECTION,
     sandbox: Sandbox | str = Sandbox.AUTO,
     listeners: Sequence[Listener] = (),
 ) -> Run:
@@ -66,10 +74,11 @@ def optimize(
     roofline. ``models`` are language models that write candidates (``openai:gpt-5``; keys come from the environment),
     within ``tokens`` and ``dollars``; ``fallback`` allows to go on without those that cannot be used here, and
     ``conversations`` is how many of them are held at once. ``recording`` is a run whose programs are judged again, in
-    the place of an operator. ``sandbox`` says how well candidates must be shut in: 'auto'
-    (as well as this machine can, and at least off the network and off all files but their own), 'strict' (fully), or
-    'none' (not at all). An interruption (Ctrl-C) keeps everything: the returned run is ``interrupted`` and can be
-    resumed.
+    the place of an operator. With ``skills`` the run may use what earlier runs of the workspace on similar problems
+    found; ``injection`` is the share of nodes whose prompts show it. ``sandbox`` says how well candidates must be shut
+    in: 'auto' (as well as this machine can, and at least off the network and off all files but their own), 'strict'
+    (fully), or 'none' (not at all). An interruption (Ctrl-C) keeps everything: the returned run is ``interrupted`` and
+    can be resumed.
 
     Raises KernelEvolveError: InvalidProblem, MissingTarget, InvalidRequest, or the bare one for a machine that cannot
     shut candidates in, with a sentence that says how to mend it.
@@ -77,7 +86,8 @@ def optimize(
     begun = begin(
         problem, example_inputs, target=target, evaluations=evaluations, minutes=minutes, seed=seed, out=out,
         policy=policy, operators=operators, models=models, tokens=tokens, dollars=dollars, fallback=fallback,
-        conversations=conversations, recording=recording, roofline_target=roofline_target, sandbox=sandbox,
+        conversations=conversations, recording=recording, roofline_target=roofline_target, skills=skills,
+        injection=injection, sandbox=sandbox,
     )  # fmt: skip
     for reason in begun.unavailable:
         for listener in listeners:
@@ -120,12 +130,15 @@ def begin(
     conversations: int = 1,
     recording: Path | str | None = None,
     roofline_target: float | None = None,
+    skills: bool = True,
+    injection: float = DEFAULT_INJECTION,
     sandbox: Sandbox | str = Sandbox.AUTO,
 ) -> Begun:
     """What ``optimize`` does before it searches: check everything, vet the problem, open a judge, store the run."""
     device = resolve(target)
     place = None if recording is None else str(open_run(str(recording), out=out).directory.resolve())
     chosen = choose(operators, models, dollars=dollars, fallback=fallback, recording=place)
+    injection = checked_injection(injection) if skills else 0.0
     settings = SearchSettings(
         budget=checked_budget(evaluations, minutes, tokens, dollars),
         policy=policy or default_policy(evaluations),
@@ -141,6 +154,12 @@ def begin(
     store = open_store(out)
     text = _as_problem(problem, example_inputs, store)
     refuse_vacuous(text, device)
+    seen = settings_for(store, text, device, injection=injection, transfers=skills)
+    # Without a past kernel the choice of operators is what it would be if there were no such operator.
+    names = settings.operators
+    if not operators and not seen.transfers:
+        names = tuple(name for name in names if name != _TRANSFER)
+    settings = settings.model_copy(update={**dict(seen), "operators": names})
     judge = open_judge(text, device, store, checked_sandbox(sandbox), screen_all_baselines=False)
     try:
         record = store.create_run(
@@ -307,20 +326,6 @@ def _search(
     return run
 
 
-def write_results(run: Run) -> None:
-    """``<out>/<run>/best/``: the kernel file, its certificate; beside it ``report.html``."""
-    from kernelevolve.judge.certificate import write_certificate
-    from kernelevolve.report.html import write_report
-
-    best = run.best
-    if best is not None:
-        place = run.directory / BEST_DIRECTORY
-        place.mkdir(parents=True, exist_ok=True)
-        (place / KERNEL_FILE).write_text(materialise(best.candidate))
-        write_certificate(run.problem, best.candidate, best.verdict, place / "certificate.json")
-    write_report(run, run.directory / "report.html")
-
-
 def _as_problem(problem: Any, example_inputs: Any, store: Store) -> Problem:
     if isinstance(problem, Problem):
         return problem
@@ -355,6 +360,12 @@ def with_limits(
         settings.budget.dollars if dollars is None else dollars,
     )
     return settings.model_copy(update={"budget": budget})
+
+
+def checked_injection(rate: float) -> float:
+    if not 0 <= rate <= 1:
+        raise InvalidRequest(f"an injection rate of {rate:g} is no share of the nodes", fix="give a number from 0 to 1")
+    return rate
 
 
 def checked_budget(evaluations: int, minutes: float, tokens: int | None = None, dollars: float | None = None) -> Budget:

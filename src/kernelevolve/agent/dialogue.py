@@ -13,6 +13,7 @@ from kernelevolve.judge.protocol import Judge
 from kernelevolve.judge.verdict import Effort, Verdict, VerdictKind
 from kernelevolve.profilers import Diagnosis
 from kernelevolve.prompting import DEFAULT_TOKENS, Memory, Prompt, Retriever, answered_source, assemble
+from kernelevolve.results import write_results
 from kernelevolve.run import Run
 from kernelevolve.search.engine import Engine
 from kernelevolve.search.evaluation import judge_twice
@@ -20,6 +21,7 @@ from kernelevolve.search.events import Listener
 from kernelevolve.search.policies import POLICIES
 from kernelevolve.search.settings import SearchSettings
 from kernelevolve.search.turns import WAITING, Question, Told, Turns, told_candidate
+from kernelevolve.skills.records import DEFAULT_INJECTION
 from kernelevolve.store import RunLock, RunStatus
 from kernelevolve.workers.sandbox import Sandbox
 
@@ -36,6 +38,8 @@ def start(
     seed: int = 0,
     out: Path | str = "runs",
     policy: str | None = None,
+    skills: bool = True,
+    injection: float = DEFAULT_INJECTION,
     sandbox: Sandbox | str = Sandbox.AUTO,
     retriever: Retriever | None = None,
 ) -> Dialogue:
@@ -46,7 +50,7 @@ def start(
     """
     begun = session.begin(
         problem, target=target, evaluations=evaluations, minutes=minutes, seed=seed, out=out, policy=policy,
-        sandbox=sandbox,
+        skills=skills, injection=injection, sandbox=sandbox,
     )  # fmt: skip
     store, run = begun.store, begun.record.id
     try:
@@ -168,7 +172,7 @@ class Dialogue:
             self._opened(), self._listeners,
         )  # fmt: skip
         engine.finish()
-        session.write_results(self.run)
+        write_results(self.run)
         return self.run
 
     def _settings(self) -> SearchSettings:

@@ -11,7 +11,9 @@ import typer
 from kernelevolve.cli.optimize import DEFAULT_EVALUATIONS, DEFAULT_MINUTES, conclude, parse_setting
 from kernelevolve.cli.terminal import (
     DEFAULT_OUT,
+    InjectionOption,
     JsonOption,
+    NoSkillsOption,
     OutOption,
     ProblemArgument,
     SandboxOption,
@@ -20,6 +22,7 @@ from kernelevolve.cli.terminal import (
     TargetOption,
     console,
     print_json,
+    skill_options,
 )
 from kernelevolve.cli.verify import EXIT_NOT_CORRECT
 from kernelevolve.errors import InvalidRequest
@@ -51,6 +54,8 @@ def start(
     scale: ScaleOption = None,
     settings: SettingsOption = None,
     out: OutOption = DEFAULT_OUT,
+    no_skills: NoSkillsOption = False,
+    injection: InjectionOption = None,
     sandbox: SandboxOption = Sandbox.AUTO,
     as_json: JsonOption = False,
 ) -> None:
@@ -58,12 +63,13 @@ def start(
     from kernelevolve import agent
     from kernelevolve.problems.loaders import load_problem
 
+    skills = skill_options(no_skills, injection)
     text = load_problem(problem, overrides=dict(map(parse_setting, settings or ())), scale=scale)
     with (
         console(stderr=True).status("vetting the problem and timing the baselines"),
         agent.start(
             text, target=target, evaluations=evaluations, minutes=minutes, seed=seed, out=out, policy=policy,
-            sandbox=sandbox,
+            sandbox=sandbox, **skills,
         ) as dialogue,
     ):  # fmt: skip
         run = dialogue.run

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kernelevolve.cli.terminal import JsonOption, console, print_json
+from kernelevolve.cli.terminal import DEFAULT_OUT, JsonOption, OutOption, console, print_json
 
 EXIT_NOTHING = 1
 _LIMIT = 5
@@ -16,7 +16,7 @@ knowledge = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="Ask the knowledge base, show its pages, add documents of your own, check pages.",
+    help="Ask the knowledge base, show its pages and what runs learnt, add documents of your own, check pages.",
 )
 
 TargetOption = Annotated[str | None, typer.Option(help="Only what applies to: nvidia, amd, mtia, cpu.")]
@@ -63,31 +63,61 @@ def search(
 
 @knowledge.command(short_help="Show one page and its sources.")
 def show(
-    page_id: Annotated[str, typer.Argument(metavar="ID", help="A page, such as guidance/operators/softmax.")] = "index",
+    page_id: Annotated[
+        str, typer.Argument(metavar="ID", help="A page, such as guidance/operators/softmax; or a skill.")
+    ] = "index",
+    out: OutOption = DEFAULT_OUT,
     as_json: JsonOption = False,
 ) -> None:
-    """Show one page with its sources; without an identifier the index of all."""
+    """Show one page with its sources, or what a run in OUT learnt; without an identifier the index of all pages."""
     from rich.text import Text
 
     from kernelevolve.knowledge import KnowledgeBase
+    from kernelevolve.skills.library import load_skills
 
-    page = KnowledgeBase().page(page_id)
+    wanted = page_id.removeprefix("skills/").removesuffix(".md")
+    skill = next((found for found in load_skills(out).pages if found.skill.run == wanted), None)
+    page = skill.page if skill is not None else KnowledgeBase().page(page_id)
     if as_json:
         print_json(page.model_dump(mode="json"))
         return
     front = page.front
     filed = (("targets", front.targets), ("languages", front.languages), ("bottlenecks", front.bottlenecks))
-    out = console()
-    out.print(Text(page.title, "bold"))
+    paper = console()
+    paper.print(Text(page.title, "bold"))
     said = [f"{name}: {', '.join(words)}" for name, words in filed]
-    out.print(Text("; ".join([*said, f"phase: {front.phase.value}"]), "dim"))
-    out.print()
-    out.print(Text(page.body), soft_wrap=True)
-    out.print()
+    paper.print(Text("; ".join([*said, f"phase: {front.phase.value}"]), "dim"))
+    paper.print()
+    paper.print(Text(page.body), soft_wrap=True)
+    paper.print()
     if page.origin == "user":
-        out.print(Text(page.citation, "dim"), soft_wrap=True)
+        paper.print(Text(page.citation, "dim"), soft_wrap=True)
     for number, source in enumerate(front.sources if page.origin == "shipped" else (), 1):
-        out.print(Text(f"[{number}] {source}", "dim"), soft_wrap=True)
+        paper.print(Text(f"[{number}] {source}", "dim"), soft_wrap=True)
+
+
+@knowledge.command(short_help="List what runs learnt.")
+def skills(out: OutOption = DEFAULT_OUT, as_json: JsonOption = False) -> int:
+    """List the skills that the runs in OUT earned: problem, target, speed-up. Exit code 0: there are some; 1: none."""
+    from rich.text import Text
+
+    from kernelevolve.skills.library import load_skills
+
+    loaded = load_skills(out)
+    if as_json:
+        listed = [found.skill.model_dump(mode="json", exclude={"problem_class"}) for found in loaded.pages]
+        print_json({"skills": listed, "unread": list(loaded.unread)})
+    people = console(stderr=as_json)
+    for skill in (found.skill for found in loaded.pages):
+        standing = "promoted" if skill.promoted else "as the search measured it"
+        speedup = "not timed" if skill.speedup is None else f"{skill.speedup:.3g}x ({standing})"
+        line = f"  {skill.problem} on {skill.target}, {skill.language}, {speedup}, node {skill.node}"
+        people.print(Text.assemble((skill.run, "bold cyan"), line), soft_wrap=True)
+    for reason in loaded.unread:
+        people.print(Text(f"not read: {reason}"), soft_wrap=True)
+    if not loaded.pages:
+        people.print(f"no run in {str(out)!r} has earned a skill; one is written when a run ends with a correct kernel")
+    return 0 if loaded.pages else EXIT_NOTHING
 
 
 @knowledge.command(short_help="Add a folder of Markdown or PDF files.")

@@ -13,7 +13,9 @@ import typer
 from kernelevolve.cli.boundary import EXIT_INTERRUPTED
 from kernelevolve.cli.terminal import (
     DEFAULT_OUT,
+    InjectionOption,
     JsonOption,
+    NoSkillsOption,
     OutOption,
     SandboxOption,
     ScaleOption,
@@ -21,6 +23,7 @@ from kernelevolve.cli.terminal import (
     TargetOption,
     console,
     print_json,
+    skill_options,
 )
 from kernelevolve.errors import InvalidRequest
 from kernelevolve.workers.sandbox import Sandbox
@@ -93,6 +96,8 @@ def optimize(
         bool,
         typer.Option("--fallback", help="Go on with the others if a model cannot be used, such as for want of a key."),
     ] = False,
+    no_skills: NoSkillsOption = False,
+    injection: InjectionOption = None,
     sandbox: SandboxOption = Sandbox.AUTO,
     as_json: JsonOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
@@ -105,8 +110,10 @@ def optimize(
         target=target != "auto", seed=seed != 0, policy=policy is not None, scale=scale is not None,
         set=bool(settings), operator=bool(operators), model=bool(models), price=price is not None,
         recording=recording is not None, conversations=conversations != 1, fallback=fallback,
-        **{"target-roofline": target_roofline is not None},
+        injection=injection is not None,
+        **{"target-roofline": target_roofline is not None, "no-skills": no_skills},
     ))  # fmt: skip
+    skills = skill_options(no_skills, injection)
     from kernelevolve import session
     from kernelevolve.problems.loaders import load_problem
     from kernelevolve.report.live import live_view
@@ -142,6 +149,7 @@ def optimize(
                 roofline_target=target_roofline,
                 sandbox=sandbox,
                 listeners=listeners,
+                **skills,
             )
     return conclude(run, as_json)
 

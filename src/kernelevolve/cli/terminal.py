@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kernelevolve.errors import InvalidRequest
 from kernelevolve.workers.sandbox import Sandbox
 
 if TYPE_CHECKING:
@@ -34,7 +35,23 @@ SandboxOption = Annotated[
         help="How candidates are shut in: as well as this machine can, refused unless fully, or not at all.",
     ),
 ]
+NoSkillsOption = Annotated[
+    bool, typer.Option("--no-skills", help="Use nothing that earlier runs in OUT learnt or found.")
+]
+InjectionOption = Annotated[
+    float | None,
+    typer.Option(help="Share of prompts that show what earlier runs learnt, from 0 to 1.  [default: 0.75]"),
+]
 DEFAULT_OUT = Path("runs")
+
+
+def skill_options(no_skills: bool, injection: float | None) -> dict[str, Any]:
+    """What the two options say to a session. Raises InvalidRequest."""
+    if no_skills and injection:
+        raise InvalidRequest("--no-skills shows no skills at any rate", fix="give --no-skills or --injection, not both")
+    if injection is not None and not 0 <= injection <= 1:
+        raise InvalidRequest(f"--injection {injection:g} is no share", fix="give a number from 0 to 1")
+    return {"skills": not no_skills} | ({} if injection is None else {"injection": injection})
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -57,12 +57,13 @@ def lint(folder: Path) -> tuple[int, list[Complaint]]:
             found.append(Complaint(page=page_id, rule="front-matter", text=said))
     known = {path.relative_to(folder).with_suffix("").as_posix() for path in files}
     for page in pages:
-        found += [Complaint(page=page.id, rule=rule, text=text) for rule, text in _check(page, known)]
+        found += [Complaint(page=page.id, rule=rule, text=text) for rule, text in check_page(page, known)]
     found += _same_titles(pages)
     return len(files), sorted(found, key=lambda complaint: (complaint.page, complaint.rule, complaint.text))
 
 
-def _check(page: Page, known: set[str]) -> Iterator[tuple[str, str]]:
+def check_page(page: Page, known: set[str]) -> Iterator[tuple[str, str]]:
+    """Every rule that one page breaks, with what is wrong; ``known`` are the pages that links may lead to."""
     words = len(page.body.split())
     if words > MOST_WORDS:
         yield "size", f"{words} words do not fit a prompt; {MOST_WORDS} are the most: split the page"

@@ -3,7 +3,7 @@
 ``llm`` is not among them: a language model is an operator for each model that a run was given (``llm/writer.py``).
 """
 
-from kernelevolve.operators.operator import Judged, Operator, ProposalContext, ProposalLost, Retune, Writer
+from kernelevolve.operators.operator import Judged, Operator, PastKernel, ProposalContext, ProposalLost, Retune, Writer
 from kernelevolve.registry import Registry
 
 OPERATORS: Registry[Operator] = Registry(
@@ -13,4 +13,4 @@ OPERATORS: Registry[Operator] = Registry(
     frozenset({"operator", "synthesis", "llm", "workshop", "purse", "exchange", "rerun"}),
 )
 
-__all__ = ["OPERATORS", "Judged", "Operator", "ProposalContext", "ProposalLost", "Retune", "Writer"]
+__all__ = ["OPERATORS", "Judged", "Operator", "PastKernel", "ProposalContext", "ProposalLost", "Retune", "Writer"]

@@ -33,6 +33,16 @@ class Retune:
 
 
 @dataclass(frozen=True, slots=True)
+class PastKernel:
+    """The best kernel of an earlier run on a similar problem."""
+
+    run: str
+    node: int
+    candidate: Candidate
+    similarity: float
+
+
+@dataclass(frozen=True, slots=True)
 class ProposalContext:
     """Everything a proposal may depend on; behaviour comes from here and from nowhere else."""
 
@@ -47,6 +57,8 @@ class ProposalContext:
     """Other children of the first parent, also failed ones."""
     tried: frozenset[str] = frozenset()
     """``structure_key`` of every source in the graph: proposing one of them again is a waste."""
+    past: Sequence[PastKernel] = ()
+    """Kernels of earlier runs on similar problems for this target, the most similar first."""
     rng: random.Random = field(default_factory=random.Random)
     number: int = 0
     """0, 1, 2 … of the questions that the run has put to operators."""

@@ -85,5 +85,7 @@ class PromptContext:
     """What somebody made of all this before; None if nobody was asked."""
     found: Sequence[Found] | None = None
     """Pages of the knowledge base; None if there is none to ask."""
+    skills: Sequence[Found] = ()
+    """What earlier runs on similar problems learnt, the most similar first."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Further facts to be shown, such as the device's name."""

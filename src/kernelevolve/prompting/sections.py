@@ -14,6 +14,7 @@ from kernelevolve.judge.verdict import OutputError
 from kernelevolve.profilers import Diagnosis
 from kernelevolve.prompting.context import Memory, PromptContext
 from kernelevolve.prompting.digest import tuning_digest
+from kernelevolve.prompting.retrieval import Found
 from kernelevolve.prompting.section import Section, Version
 from kernelevolve.prompting.trimming import changed, fenced, shortened, trimmed_log, visible
 
@@ -40,6 +41,7 @@ def sections_of(context: PromptContext) -> list[Section]:
         _siblings(context),
         _best(context),
         _pages(context),
+        _skills(context),
         _always("answer", "answer", context=context, edits=_by_edits(context), edits_above=EDITS_ABOVE),
     ]
     return [section for section in found if section is not None]
@@ -219,15 +221,24 @@ def _best(context: PromptContext) -> Section | None:
 
 
 def _pages(context: PromptContext) -> Section | None:
-    if not context.found:
+    return _listed("knowledge", 40, "pages", context.found) if context.found else None
+
+
+def _skills(context: PromptContext) -> Section | None:
+    # A clean start is to lead away from what was found, here or elsewhere.
+    if not context.skills or context.memory is Memory.CLEAN:
         return None
-    pages = list(context.found)
-    versions = [Version(_render("pages", pages=pages[:n], total=len(pages)), _pages_left(pages, n))
+    return _listed("skills", 38, "skills", context.skills)
+
+
+def _listed(name: str, importance: int, template: str, pages: Sequence[Found]) -> Section:
+    """A section of pages, of which the last ones are cut first."""
+    versions = [Version(_render(template, pages=pages[:n], total=len(pages)), _pages_left(pages, n))
                 for n in range(len(pages), 0, -1)]  # fmt: skip
-    return Section("knowledge", 40, (*versions, Version("", _pages_left(pages, 0))))
+    return Section(name, importance, (*versions, Version("", _pages_left(pages, 0))))
 
 
-def _pages_left(pages: Sequence[Any], shown: int) -> str:
+def _pages_left(pages: Sequence[Found], shown: int) -> str:
     rest = [page.page_id for page in pages[shown:]]
     return f"the pages {', '.join(rest)}" if rest else ""
 

@@ -10,6 +10,7 @@ from kernelevolve.languages import LANGUAGES
 from kernelevolve.profilers import Diagnosis
 from kernelevolve.prompting import BudgetLeft, Found, Memory, PromptContext, Retriever, Step
 from kernelevolve.search.graph import SearchGraph
+from kernelevolve.skills.recall import is_injected, recalled_skills
 from kernelevolve.store import RunRecord, Store
 from kernelevolve.targets import Target
 
@@ -54,6 +55,7 @@ class Briefing:
             memory=memory or self.memory(parents),
             diagnosis=diagnosis,
             found=self._pages(retriever, shown, diagnosis),
+            skills=self._skills(),
             names={"device": self._record.device},
         )
 
@@ -93,6 +95,13 @@ class Briefing:
             found.append(at[0])
             at = self._graph[at[0]].parents
         return found
+
+    def _skills(self) -> Sequence[Found]:
+        """What earlier runs learnt, as this run saw it when it began; a share of the nodes is told nothing of it."""
+        settings = self._record.settings
+        if not is_injected(settings, len(self._graph)):
+            return ()
+        return recalled_skills(self._store.blobs, settings)
 
     def _pages(
         self, retriever: Retriever | None, shown: Sequence[Step], diagnosis: Diagnosis | None

@@ -28,6 +28,7 @@ from kernelevolve.search.stage import Stage, Stopped
 from kernelevolve.search.state import SearchState
 from kernelevolve.search.steady_state import SteadyState
 from kernelevolve.search.workshops import Workshops
+from kernelevolve.skills.recall import past_kernels
 from kernelevolve.store import RunLock, RunRecord, RunStatus, Store
 from kernelevolve.targets import Target
 
@@ -131,7 +132,8 @@ class Engine:
         if searching:
             record = self._store.run(self._record.id)  # with the baselines
             workshops = Workshops(state, record, self._target, self._judge, self._retriever, self._stop.is_set)
-            proposals = Proposals(state, self._operators, record.problem, self._target, settings.seed, workshops)
+            past = past_kernels(self._store.blobs, settings.transfers)
+            proposals = Proposals(state, self._operators, record.problem, self._target, settings.seed, past, workshops)
             stage.tell(PhaseChanged(Phase.SEARCH))
             reason = SteadyState(stage, proposals, evaluator, settings).run()
         Finale(stage, evaluator, settings).run()

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernelevolve.operators import Judged, Operator, ProposalContext, Writer
+from kernelevolve.operators import Judged, Operator, PastKernel, ProposalContext, Writer
 from kernelevolve.problems import Problem
 from kernelevolve.search.policy import Expansion
 from kernelevolve.search.state import SearchState
@@ -39,6 +39,7 @@ class Proposals:
         problem: Problem,
         target: Target,
         seed: int,
+        past: Sequence[PastKernel] = (),
         workshops: Workshops | None = None,
     ) -> None:
         """``workshops`` are for writers; without any, they get none."""
@@ -48,6 +49,7 @@ class Proposals:
         self._target = target
         self._seed = seed
         self._workshops = workshops
+        self._past = tuple(past)
         self._dry: set[tuple[str, tuple[int, ...]]] = set()
 
     def next(self) -> Proposal | None:
@@ -109,6 +111,7 @@ class Proposals:
             parents=tuple(state.judged(number) for number in expansion.parents),
             siblings=siblings,
             tried=state.tried(),
+            past=self._past,
             rng=random.Random(rng.getrandbits(64)),
             number=number,
             workshop=self._workshops.open(expansion.parents)

@@ -23,6 +23,7 @@ from kernelevolve.search.proposals import Proposal, Proposals
 from kernelevolve.search.settings import SearchSettings
 from kernelevolve.search.state import SearchState, program_key
 from kernelevolve.search.turns import AGENT, next_expansion
+from kernelevolve.skills.recall import past_kernels
 from kernelevolve.store import RunRecord, Store, StoredNode
 from kernelevolve.targets import Target
 
@@ -78,7 +79,8 @@ class _Replay:
         self._state = SearchState(scratch, copy.id, settings.budget, policy)
         for conclusion in store.recordings.conclusions(record.id).values():
             scratch.recordings.conclude(copy.id, conclusion)
-        self._proposals = Proposals(self._state, operators, record.problem, target, settings.seed)
+        past = past_kernels(store.blobs, settings.transfers)
+        self._proposals = Proposals(self._state, operators, record.problem, target, settings.seed, past)
 
     def run(self) -> Replayed:
         """Node by node."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from kernelevolve.operators.llm.settings import WritingSettings
 from kernelevolve.search.ledger import Budget
+from kernelevolve.skills import SkillSettings
 
 
-class SearchSettings(BaseModel):
-    """How one run searches. Stored with the run."""
+class SearchSettings(SkillSettings):
+    """How one run searches, and what it may see of earlier ones. Stored with the run."""
 
     model_config = ConfigDict(frozen=True)
 
