@@ -67,7 +67,7 @@ def get_init_inputs(device_type: str = "cpu") -> list[int]:
 def get_workloads(device_type: str = "cpu") -> list[Workload]:
     users, dtype = (32, "bfloat16") if device_type == "cuda" else (8, None)
     single = 1 / SIZES[device_type][0]
-    cases = [
+    cases: list[tuple[str, Role, dict[str, int | float | str | bool]]] = [
         ("full", Role.SEARCH, {"users": users, "fill": 0.95}),
         ("half", Role.HELD_OUT, {"users": users + 5, "fill": 0.5}),
         ("one-event", Role.STRESS, {"users": 1, "fill": single}),
@@ -75,5 +75,5 @@ def get_workloads(device_type: str = "cpu") -> list[Workload]:
         ("longest", Role.STRESS, {"users": 1, "fill": 1.0}),
     ]
     made = [Workload(name=name, role=role, axes=axes, dtype=dtype) for name, role, axes in cases]
-    axes = {"users": 3, "fill": 0.371}
-    return [*made, Workload(name="strided", role=Role.STRESS, axes=axes, dtype=dtype, contiguous=False)]
+    strided = made[-1].model_copy(update={"name": "strided", "axes": {"users": 3, "fill": 0.371}, "contiguous": False})
+    return [*made, strided]

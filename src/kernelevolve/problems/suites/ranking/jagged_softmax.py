@@ -54,5 +54,5 @@ def get_workloads(device_type: str = "cpu") -> list[Workload]:
         )
         for role, (segments, total, width) in cases
     ]
-    axes = {"segments": 11, "total": 499, "width": 24}
+    axes: dict[str, int | float | str | bool] = {"segments": 11, "total": 499, "width": 24}
     return [*made, Workload(name="strided", role=Role.STRESS, axes=axes, dtype=dtype, contiguous=False)]

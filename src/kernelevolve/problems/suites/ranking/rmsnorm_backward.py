@@ -51,5 +51,5 @@ def get_workloads(device_type: str = "cpu") -> list[Workload]:
         Workload(name=f"{rows}x{features}", role=role, axes={"rows": rows, "features": features}, dtype=dtype)
         for role, (rows, features) in cases
     ]
-    axes = {"rows": 65, "features": 512}
+    axes: dict[str, int | float | str | bool] = {"rows": 65, "features": 512}
     return [*made, Workload(name="strided", role=Role.STRESS, axes=axes, dtype=dtype, contiguous=False)]
