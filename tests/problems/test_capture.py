@@ -59,6 +59,8 @@ def test_ranking_problems(name: str) -> None:
         "conv1d": {"convolution"},
         "dcn_v2_cross": {"addmm", "mul", "add"},
         "embedding_bag_sum": {"_embedding_bag"},
+        "hstu_attention": {"bmm", "bucketize", "index", "sigmoid", "where"},
+        "jagged_softmax": {"segment_reduce", "bucketize", "index", "exp", "div"},
         "map_id": {"bucketize", "gather", "where"},
         "masked_softmax": {"_softmax", "where"},
         "mbdt": {"searchsorted", "add"},

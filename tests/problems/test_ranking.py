@@ -15,8 +15,8 @@ from kernelevolve.problems.loaders import load_problem
 from kernelevolve.problems.suites import generators, ranking
 
 NAMES = [
-    "bias_gelu_rmsnorm", "conv1d", "dcn_v2_cross", "embedding_bag_sum", "map_id",
-    "masked_softmax", "mbdt", "optimized_fm", "pffn", "rmsnorm_residual",
+    "bias_gelu_rmsnorm", "conv1d", "dcn_v2_cross", "embedding_bag_sum", "hstu_attention", "jagged_softmax", "map_id",
+    "masked_softmax", "mbdt", "optimized_fm", "pffn", "rmsnorm_backward", "rmsnorm_residual",
 ]  # fmt: skip
 
 
@@ -68,6 +68,9 @@ ON_A_GPU = {
     "optimized_fm": ({"batch": 1024, "n": 24, "d": 224, "k": 2198}, "float16"),
     "pffn": ({"batch": 1024, "tokens": 200}, "float16"),
     "conv1d": ({"batch": 2048}, "float16"),
+    "hstu_attention": ({"users": 32, "fill": 0.95}, "bfloat16"),
+    "jagged_softmax": ({"segments": 1024, "total": 524_288, "width": 128}, "bfloat16"),
+    "rmsnorm_backward": ({"rows": 16384, "features": 1024}, "bfloat16"),
 }
 
 
@@ -80,9 +83,10 @@ def test_a_gpu_gets_the_published_sizes(name: str) -> None:
 
 def test_widths_of_a_gpu() -> None:
     widths = {"dcn_v2_cross": [3456], "embedding_bag_sum": [32, 100_000, 128], "pffn": [256, 160], "conv1d": [96]}
+    widths["hstu_attention"] = [2048]
     for name, expected in widths.items():
         execution = execute(load_problem(f"ranking/{name}"), torch.device("cpu"))
-        takes_device = name in ("dcn_v2_cross", "embedding_bag_sum")
+        takes_device = name in ("dcn_v2_cross", "embedding_bag_sum", "hstu_attention")
         assert execution.get("get_init_inputs")(*(("cuda",) if takes_device else ())) == expected
 
 
@@ -173,6 +177,58 @@ def test_conv1d() -> None:
     padded = F.pad(x, (1, 1)).unfold(-1, 3, 1)
     expected = torch.einsum("bitk,oik->bot", padded, model.conv.weight) + model.conv.bias[:, None]  # type: ignore[union-attr, index]
     torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_hstu_attention_is_a_gated_sum_over_what_each_event_may_see() -> None:
+    made, workload = instance("hstu_attention"), Workload(name="test", axes={"users": 5, "fill": 0.1})
+    inputs, model = made.make_inputs(workload, 1), made.make_reference(workload, 1).double()
+    q, k, v = (t.double() for t in inputs[:3])
+    offsets, targets = inputs[3].tolist(), inputs[4].tolist()
+    bias, n = model.bias, 256
+    assert isinstance(bias, torch.Tensor) and bias.shape == (n,)
+    expected = torch.zeros_like(v)
+    for first, end, last in zip(offsets, offsets[1:], targets, strict=False):
+        for i in range(first, end):
+            for j in range(first, i + 1):
+                if j < end - last or i == j:
+                    score = (q[i] * k[j]).sum(-1, keepdim=True) / 32**0.5 + bias[i - j]
+                    expected[i] += score * torch.sigmoid(score) / n * v[j]
+    with torch.no_grad():
+        torch.testing.assert_close(model(q, k, v, *inputs[3:]), expected.detach(), rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.parametrize(("users", "fill"), [(32, 0.95), (37, 0.5), (1, 1 / 256), (1, 1.0), (6, 0.0)])
+def test_hstu_attention_has_lengths_and_targets_in_range(users: int, fill: float) -> None:
+    made, workload = instance("hstu_attention"), Workload(name="test", axes={"users": users, "fill": fill})
+    for seed in range(5):
+        q, _, _, offsets, targets = made.make_inputs(workload, seed)
+        lengths = offsets.diff()
+        assert int(lengths.min()) >= 0 and int(lengths.max()) <= 256 and int(offsets[-1]) == q.shape[0]
+        assert bool(((targets <= lengths) & (targets <= 20) & (targets >= lengths.clamp(max=1))).all())
+        assert abs(float(lengths.float().mean()) - 256 * fill) <= 1
+    assert users < 2 or fill == 0 or len(set(lengths.tolist())) > users // 2
+
+
+def test_jagged_softmax_is_a_softmax_of_every_segment() -> None:
+    out, model, (values, offsets) = run("jagged_softmax", {"segments": 40, "total": 200, "width": 7})
+    lengths = offsets.diff()
+    assert int(offsets[0]) == 0 and int(offsets[-1]) == 200 and int(lengths.min()) == 0
+    exact = model(values.double(), offsets)
+    for first, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+        torch.testing.assert_close(out[first:end], torch.softmax(values[first:end], 0))
+        raised = values[first:end].double().exp()
+        torch.testing.assert_close(exact[first:end].double(), raised / raised.sum(0), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(("rows", "features"), [(17, 24), (1, 9), (5, 1)])
+def test_rmsnorm_backward_gives_the_gradients_of_autograd(rows: int, features: int) -> None:
+    made, workload = instance("rmsnorm_backward"), Workload(name="test", axes={"rows": rows, "features": features})
+    x, gain, dy = made.make_inputs(workload, 1)
+    dx, dgain = made.make_reference(workload, 1)(x, gain, dy)
+    x, gain, dy = (t.double().requires_grad_() for t in (x, gain, dy))
+    y = x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() * gain
+    expected = torch.autograd.grad(y, (x, gain), dy)
+    torch.testing.assert_close((dx.double(), dgain.double()), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_zipf_ids_are_skewed_and_in_range() -> None:
