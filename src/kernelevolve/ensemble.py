@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kernelevolve.errors import InvalidRequest, MissingTarget
@@ -11,10 +11,12 @@ from kernelevolve.operators.llm.model_choice import ModelChoice, open_model, par
 from kernelevolve.operators.llm.prices import known_price
 from kernelevolve.operators.llm.recorded import Recorded
 from kernelevolve.operators.llm.settings import WritingSettings
+from kernelevolve.operators.purse import Purse
 from kernelevolve.operators.rerun import Rerun
 from kernelevolve.prompting import Retriever
 from kernelevolve.search.finale import TUNE
 from kernelevolve.search.settings import SearchSettings
+from kernelevolve.search.workshops import RunLog
 from kernelevolve.store import RunRecord, Store
 from kernelevolve.workspace import open_run
 
@@ -125,6 +127,21 @@ def operators_of(settings: SearchSettings) -> tuple[list[Operator], Retriever | 
     knowledge = KnowledgeBase()
     writers: list[Operator] = [LanguageModel(choice, settings.writing, knowledge) for choice in settings.writing.models]
     return operators + writers, knowledge
+
+
+def distiller(
+    operators: Sequence[Operator], settings: SearchSettings, store: Store, run: str
+) -> Callable[[str], str] | None:
+    """Who puts into words what a run has learnt: its first model that still answers, from the same purse."""
+    if settings.writing is None:
+        return None
+    from kernelevolve.operators.llm.writer import LanguageModel
+
+    model = next((o for o in operators if isinstance(o, LanguageModel) and not o.exhausted()), None)
+    if model is None:
+        return None
+    purse = Purse(settings.budget.tokens, settings.budget.dollars, store.recordings.money(run))
+    return lambda facts: model.distil(facts, purse, RunLog(store, run))
 
 
 def _free(settings: SearchSettings) -> list[Operator]:

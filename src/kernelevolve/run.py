@@ -65,6 +65,17 @@ class ControlSummary(BaseModel):
     estimate: float | None = Field(description="speed-up of the best of as many drafts as evaluations; estimated")
 
 
+class ModelsSummary(BaseModel):
+    """What language models cost."""
+
+    model_config = ConfigDict(frozen=True)
+
+    requests: int = Field(description="that were answered")
+    input_tokens: int
+    output_tokens: int
+    dollars: float = Field(description="0 where no price is known")
+
+
 class RunSummary(BaseModel):
     """What a run came to; printed as one JSON document by ``--json``."""
 
@@ -79,6 +90,7 @@ class RunSummary(BaseModel):
     evaluations: int = Field(description="judged nodes")
     trials: int = Field(description="timings of configurations inside them, counted apart")
     seconds: float = Field(description="wall time of all processes of the run")
+    models: ModelsSummary | None = Field(default=None, description="null: no language model was asked")
     verdicts: dict[str, int] = Field(description="evaluations by verdict")
     baselines: dict[str, float | None] = Field(description="seconds per call at the start; null: it could not run")
     best: BestSummary | None
@@ -233,6 +245,7 @@ class Run:
             evaluations=len(graph),
             trials=self.store.count_trials(self.id),
             seconds=0.0 if checkpoint is None else checkpoint.ledger["seconds"],
+            models=self._models(),
             verdicts=dict(verdicts),
             baselines=record.baselines,
             best=best.summary() if best is not None else None,
@@ -243,3 +256,12 @@ class Run:
             ),
             environment=measurement.environment if measurement is not None else {},
         )
+
+    def _models(self) -> ModelsSummary | None:
+        money = self.store.recordings.money(self.id)
+        if not money.requests:
+            return None
+        return ModelsSummary(
+            requests=money.requests, input_tokens=money.input_tokens, output_tokens=money.output_tokens,
+            dollars=money.dollars,
+        )  # fmt: skip

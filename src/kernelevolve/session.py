@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelevolve.candidates import Candidate
 from kernelevolve.candidates.structure import split_config
-from kernelevolve.ensemble import choose, operators_of
+from kernelevolve.ensemble import choose, distiller, operators_of
 from kernelevolve.errors import InvalidCandidate, InvalidRequest, MissingTarget
 from kernelevolve.judge.protocol import Judge
 from kernelevolve.judge.verdict import Effort, Verdict
@@ -322,7 +322,7 @@ def _search(
     policy = POLICIES.get(settings.policy)()
     Engine(store, record, settings, policy, operators, target, judge, listeners, retriever).run()
     run = Run(store, record.id)
-    write_results(run)
+    write_results(run, distiller(operators, settings, store, record.id))
     return run
 
 

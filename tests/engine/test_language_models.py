@@ -1,23 +1,16 @@
-"""Language models in a search: real requests to a server whose answers are scripted, with a scripted judge.
-
-Whatever a provider does, no program that was paid for is lost, and the ledger agrees with the recording to the token.
-"""
+"""Language models in a search: limits, diagnosis, tools, numbers, kills and replays."""
 
 from __future__ import annotations
 
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from engine.doubles import (
-    BASE,
-    LENGTH,
-    PROBLEM,
     Change,
     Combine,
     Draft,
@@ -25,257 +18,27 @@ from engine.doubles import (
     ScriptedJudge,
     ScriptedTarget,
     program,
-    settings,
 )
+from engine.written import USAGE, Script, Search, begin, source_of, written
 from kernelevolve.candidates import Candidate
 from kernelevolve.candidates.structure import materialise
 from kernelevolve.ensemble import operators_of, recorded_operators
-from kernelevolve.operators.exchange import Ending, Exchange, Purpose
-from kernelevolve.operators.llm.failure import FailureKind
-from kernelevolve.operators.llm.metered import ATTEMPTS
-from kernelevolve.operators.llm.model_choice import parse_model
-from kernelevolve.operators.llm.prices import Price
-from kernelevolve.operators.llm.settings import WritingSettings
+from kernelevolve.operators.exchange import Ending, Purpose
 from kernelevolve.search.engine import Engine
-from kernelevolve.search.events import OperatorFailed
-from kernelevolve.search.ledger import Budget
 from kernelevolve.search.policies import POLICIES
 from kernelevolve.search.replay import replay
-from kernelevolve.search.settings import SearchSettings
-from kernelevolve.store import RunRecord, Store
+from kernelevolve.store import Store
 from scripted import (
     Answer,
-    Late,
-    Message,
     Raw,
     Received,
-    Reset,
     ScriptedServer,
     Usage,
-    content_filtered,
-    context_too_long,
-    empty,
-    malformed_arguments,
     message,
-    no_json,
-    overloaded,
-    quota_exhausted,
-    rate_limited,
     refusal,
     server_error,
     tool_call,
-    truncated,
-    unauthorized,
-    unavailable,
-    unknown_model,
-    unknown_tool,
-    without_usage,
-    wrong_shape,
 )
-
-PRICE = Price(1.0, 10.0)
-USAGE = Usage(input_tokens=1000, output_tokens=200)
-
-
-def written(number: int, usage: Usage = USAGE) -> Message:
-    """An answer with the program of this number."""
-    return message(f"Here it is.\n\n```python\n{source_of(number)}\n```\n", usage=usage)
-
-
-def source_of(number: int) -> str:
-    """A program with the number in base 4 as its digits, and with a word that says that it differs in more than numbers."""
-    digits = tuple(number // BASE**place % BASE for place in range(LENGTH))
-    return f'{program(digits).source}\nTHREADS = 64\nKIND = "kind {number}"\n'
-
-
-def programs(first: int = 0) -> Iterator[Message]:
-    number = first
-    while True:
-        yield written(number)
-        number += 1
-
-
-@dataclass
-class Script:
-    """Answers some requests as a test says, and all others with programs."""
-
-    special: dict[int, Answer] = field(default_factory=dict)
-    analysis: str = '{"bottleneck": "memory", "cause": "it reads twice", "questions": ["tiling"]}'
-    asked: int = 0
-    _programs: Iterator[Message] = field(default_factory=programs)
-
-    def __call__(self, request: Received) -> Answer:
-        tools = [tool.get("function", tool)["name"] for tool in request.body.get("tools", ())]
-        if "final_result" in tools:
-            return tool_call("final_result", self.analysis)
-        number, self.asked = self.asked, self.asked + 1
-        return self.special.get(number) or next(self._programs)
-
-
-@dataclass
-class Search:
-    """A run that only a language model proposes for."""
-
-    store: Store
-    record: RunRecord
-    chosen: SearchSettings
-    judge: ScriptedJudge
-    heard: Recorder
-
-    def go(self) -> None:
-        operators, retriever = operators_of(self.chosen)
-        policy = POLICIES.get(self.chosen.policy)()
-        Engine(
-            self.store, self.record, self.chosen, policy, operators, ScriptedTarget(), self.judge, [self.heard], retriever
-        ).run()  # fmt: skip
-
-    def exchanges(self, purpose: Purpose = Purpose.WRITE) -> list[Exchange]:
-        return [e for e in self.store.recordings.exchanges(self.record.id) if e.purpose is purpose]
-
-    def nodes(self) -> list[str]:
-        return [stored.node.operator for stored in self.store.nodes(self.record.id)]
-
-    def check_ledger(self) -> None:
-        """What the purse says is the sum of the recording, and every answer was counted as the server told."""
-        exchanges = list(self.store.recordings.exchanges(self.record.id))
-        money = self.store.recordings.money(self.record.id)
-        assert money.tokens == sum(e.input_tokens + e.output_tokens for e in exchanges)
-        assert money.requests == sum(e.response is not None for e in exchanges)
-        last = [event.spent for event in self.heard.events if hasattr(event, "spent")][-1]
-        assert last.money.tokens == money.tokens
-        assert last.money.dollars == pytest.approx(money.dollars)
-        assert last.tokens_in_flight == 0
-        assert last.dollars_in_flight == 0
-
-
-def begin(
-    place: Path,
-    url: str,
-    *,
-    evaluations: int = 4,
-    tokens: int | None = None,
-    dollars: float | None = None,
-    provider: str = "openai",
-    operators: tuple[str, ...] = ("llm",),
-    models: tuple[str, ...] = (),
-    **writing: object,
-) -> Search:
-    """A new run of the scripted problem. Its prompts are short, and failed requests are repeated at once."""
-    path = "/v1" if provider == "openai" else ""
-    named = models or (f"{provider}:scripted@{url}{path}",)
-    given = {"price": PRICE, "retry_seconds": 0.0, "request_seconds": 5.0, "answer_tokens": 2000, **writing}
-    chosen = settings(
-        evaluations, operators=operators, quick_trials=0, full_trials=0, writing=WritingSettings(models=tuple(map(parse_model, named)), **given),
-        budget=Budget(evaluations=evaluations, seconds=3600, tokens=tokens, dollars=dollars),
-    )  # fmt: skip
-    store = Store(place)
-    record = store.create_run(PROBLEM, "cpu", device="scripted", settings=chosen.model_dump(mode="json"))
-    return Search(store, record, chosen, ScriptedJudge(), Recorder())
-
-
-PASSING = {
-    "rate limit": (rate_limited(retry_after=0), FailureKind.RATE_LIMIT),
-    "500": (server_error(), FailureKind.SERVER),
-    "503": (unavailable(), FailureKind.OVERLOADED),
-    "overloaded": (overloaded(), FailureKind.OVERLOADED),
-    "timeout": (Late(), FailureKind.TIMEOUT),
-    "reset": (Reset(), FailureKind.CONNECTION),
-    "no JSON": (no_json(), FailureKind.SERVER),
-    "wrong shape": (wrong_shape(), FailureKind.MALFORMED),
-}
-USELESS = {
-    "refusal": refusal(),
-    "content filter": content_filtered(),
-    "truncated": truncated("```python\nimport torch\n"),
-    "empty": empty(),
-    "unknown tool": unknown_tool(),
-    "malformed arguments": malformed_arguments("lint"),
-    "no program": message("I would rather not."),
-    "half an edit": message("<<<<<<< SEARCH\nx\n"),
-    "syntax error": message("```python\nclass ModelNew(:\n```"),
-}
-LASTING = {
-    "401": (unauthorized(), FailureKind.KEY),
-    "404": (unknown_model(), FailureKind.UNKNOWN_MODEL),
-    "quota": (quota_exhausted(), FailureKind.QUOTA),
-}
-
-
-@pytest.mark.parametrize("provider", ["openai", "anthropic"])
-@pytest.mark.parametrize("name", PASSING)
-def test_a_failure_that_passes_costs_no_node(tmp_path: Path, name: str, provider: str) -> None:
-    failure, kind = PASSING[name]
-    with ScriptedServer(Script({1: failure, 2: failure})) as server:
-        search = begin(tmp_path, server.url, provider=provider, request_seconds=0.5 if name == "timeout" else 5.0)
-        search.go()
-    assert search.nodes() == [f"llm:{provider}:scripted"] * 4
-    assert [e.failure for e in search.exchanges() if e.failure] == [kind, kind]
-    assert sorted(e.attempt for e in search.exchanges()) == [1, 1, 1, 1, 2, 3]
-    search.check_ledger()
-
-
-@pytest.mark.parametrize("provider", ["openai", "anthropic"])
-@pytest.mark.parametrize("name", USELESS)
-def test_an_answer_that_cannot_be_used_is_paid_and_asked_for_again(tmp_path: Path, name: str, provider: str) -> None:
-    with ScriptedServer(Script({1: USELESS[name]})) as server:
-        search = begin(tmp_path, server.url, provider=provider)
-        search.go()
-    assert search.nodes() == [f"llm:{provider}:scripted"] * 4
-    assert all(e.response is not None for e in search.exchanges())
-    search.check_ledger()
-
-
-@pytest.mark.parametrize("name", LASTING)
-def test_a_failure_that_lasts_ends_the_asking_and_keeps_what_there_is(tmp_path: Path, name: str) -> None:
-    failure, kind = LASTING[name]
-    with ScriptedServer(Script({2: failure})) as server:
-        search = begin(tmp_path, server.url, evaluations=9)
-        search.go()
-    assert search.nodes()[:2] == ["llm:openai:scripted"] * 2
-    assert [e.failure for e in search.exchanges()] == ["", "", kind]
-    reason = search.store.run(search.record.id).reason
-    assert kind in reason
-    assert "cannot be used" in reason
-    search.check_ledger()
-
-
-def test_an_outage_ends_after_so_many_lost_conversations(tmp_path: Path) -> None:
-    def script(request: Received) -> Answer:
-        return server_error()
-
-    with ScriptedServer(script) as server:
-        search = begin(tmp_path, server.url)
-        search.go()
-        assert len(server.requests) == 6 * ATTEMPTS
-    assert search.nodes() == []
-    assert "6 conversations in a row" in search.store.run(search.record.id).reason
-    assert len(search.heard.of(OperatorFailed)) == 6
-
-
-def test_a_server_that_is_not_there(tmp_path: Path) -> None:
-    with ScriptedServer([]) as server:
-        url = server.url
-    search = begin(tmp_path, url)
-    search.go()
-    assert {e.failure for e in search.exchanges()} == {FailureKind.CONNECTION}
-
-
-def test_a_question_that_is_too_long_is_asked_more_briefly(tmp_path: Path) -> None:
-    with ScriptedServer(Script({0: context_too_long()})) as server:
-        search = begin(tmp_path, server.url, evaluations=1)
-        search.go()
-        asked = [json.dumps(request.body) for request in server.requests]
-    assert search.nodes() == ["llm:openai:scripted"]
-    assert len(asked[1]) <= len(asked[0])
-
-
-def test_usage_that_is_not_told_is_estimated(tmp_path: Path) -> None:
-    with ScriptedServer(Script({0: without_usage(written(0).text)})) as server:
-        search = begin(tmp_path, server.url, evaluations=1)
-        search.go()
-    (exchange,) = search.exchanges()
-    assert exchange.input_tokens > 500
-    assert exchange.output_tokens > 50
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Trajectories: a run as training data, one JSON object a line, in the dataset formats of TRL.
 
-The prompt of a node is made again, as of the instant before the node was. The reward is 0 for a program that failed, -1
+Where a language model wrote a program, its prompt and its answer are those of the recording; elsewhere the prompt of a
+node is made again, as of the instant before the node was. The reward is 0 for a program that failed, -1
 for one that cheated, and for a correct one 1 plus the logarithm of its speed-up over the best baseline, at least 0.1.
 """
 
@@ -12,6 +13,7 @@ from enum import StrEnum
 from itertools import combinations
 from typing import Any
 
+from kernelevolve.agent.spoken import spoken
 from kernelevolve.judge.verdict import VerdictKind
 from kernelevolve.prompting import BudgetLeft, Memory, assemble
 from kernelevolve.run import Run
@@ -62,8 +64,10 @@ class _Source:
         for stored in self._history:
             node = stored.node
             if node.correct:
-                prompt = self._prompt(node.parents, node.id, None)
-                yield {"prompt": _user(prompt), "completion": self._answer(node), **self._facts(node)}
+                said = None if stored.proposal is None else spoken(self._run, stored.proposal)
+                prompt = self._prompt(node.parents, node.id, None) if said is None else said.prompt
+                answer = self._answer(node) if said is None else _assistant(said.answer)
+                yield {"prompt": _user(prompt), "completion": answer, **self._facts(node)}
 
     def groups(self) -> Iterator[dict[str, Any]]:
         for parents, nodes in self._siblings():
@@ -111,10 +115,14 @@ class _Source:
 
     def _answer(self, node: Node) -> list[dict[str, str]]:
         text = f"```python\n{self._run.candidate(node.id).source.rstrip()}\n```"
-        return [{"role": "assistant", "content": text}]
+        return _assistant(text)
 
     def _facts(self, node: Node) -> dict[str, Any]:
         return {"verdict": node.kind.value, "reward": reward(node), "run": self._run.id, "node": node.id}
+
+
+def _assistant(text: str) -> list[dict[str, str]]:
+    return [{"role": "assistant", "content": text}]
 
 
 def _user(text: str) -> list[dict[str, str]]:

@@ -11,6 +11,7 @@ from kernelevolve.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from kernelevolve.report.contents import Contents, NodeEntry
+    from kernelevolve.run import Run
 
 
 def show(
@@ -18,10 +19,15 @@ def show(
         str, typer.Argument(metavar="RUN", help="Its identifier, a clear beginning of it, its directory, or 'last'.")
     ] = "last",
     node: Annotated[int | None, typer.Option(help="Show one node: the judge's words and the source.")] = None,
+    conversation: Annotated[
+        bool, typer.Option("--conversation", help="With --node: what the language model was asked, and its answers.")
+    ] = False,
     out: OutOption = DEFAULT_OUT,
     as_json: JsonOption = False,
 ) -> None:
     """Show a run: the tree, the best kernel, why it is fast, what failed and why."""
+    if conversation and node is None:
+        raise InvalidRequest("--conversation belongs to a node", fix="name one with --node N")
     from kernelevolve.report.contents import collect
     from kernelevolve.report.outline import print_node, print_outline
     from kernelevolve.report.summary import print_summary
@@ -35,7 +41,9 @@ def show(
                 f"run {found.id} has no node {node}", fix=f"give a number from 0 to {len(contents.entries) - 1}"
             )
         entry = contents.by_id[node]
-        if as_json:
+        if conversation:
+            _show_conversation(found, node, as_json)
+        elif as_json:
             print_json({**_node(entry), "source": entry.candidate.source, "detail": entry.verdict.detail})
         else:
             print_node(console(), entry)
@@ -44,6 +52,19 @@ def show(
     else:
         print_outline(console(), contents)
         print_summary(console(), contents, found.directory)
+
+
+def _show_conversation(run: Run, node: int, as_json: bool) -> None:
+    from kernelevolve.report.conversation import print_conversation
+
+    stored = next(stored for stored in run.history() if stored.node.id == node)
+    exchanges = [] if stored.proposal is None else list(run.store.recordings.exchanges(run.id, stored.proposal))
+    if not exchanges:
+        raise InvalidRequest(f"node {node} was written by no language model", fix="leave --conversation out")
+    if as_json:
+        print_json({"run": run.id, "node": node, "exchanges": [e.model_dump(mode="json") for e in exchanges]})
+    else:
+        print_conversation(console(), exchanges)
 
 
 def document(contents: Contents) -> dict[str, Any]:

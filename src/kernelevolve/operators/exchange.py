@@ -11,6 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from kernelevolve.candidates import Config
 from kernelevolve.operators.purse import Money
 
+AFTER_ALL = -1
+"""In the place of a question's number: an exchange that belongs to the run as a whole."""
+
 
 class Purpose(StrEnum):
     """What a request is for."""
@@ -27,7 +30,7 @@ class Exchange(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    proposal: int = Field(description="number of the question to the operator that it belongs to")
+    proposal: int = Field(description="number of the question to the operator that it belongs to; -1: none")
     ordinal: int = Field(description="0, 1, 2 … of the requests of that question")
     attempt: int = Field(description="1, 2, 3 … at that request")
     purpose: Purpose

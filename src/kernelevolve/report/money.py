@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kernelevolve.run import ModelsSummary
 from kernelevolve.search.ledger import Budget, Spent
 
 
@@ -37,6 +38,13 @@ def words(spent: Spent, budget: Budget) -> str:
         at_end = f", about {expected:.2f} at the end" if expected is not None else ""
         parts.append(f"{money.dollars:.2f}{limit} dollars{at_end}")
     return " · ".join(parts)
+
+
+def summary_words(models: ModelsSummary) -> str:
+    """One line about a run that has ended."""
+    tokens = f"{_thousands(models.input_tokens)} tokens in, {_thousands(models.output_tokens)} out"
+    dollars = f", {models.dollars:.2f} dollars" if models.dollars else ""
+    return f"{models.requests} answers, {tokens}{dollars}"
 
 
 def _thousands(tokens: int) -> str:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kernelevolve.judge.verdict import Effort, Verdict, VerdictKind
+from kernelevolve.report import money
 from kernelevolve.report.claim import Standing, control_sentence, outcome_word, state_claim
 from kernelevolve.report.contents import Contents
 from kernelevolve.report.explain import explain
@@ -103,6 +104,8 @@ def _cost_table(contents: Contents) -> Table:
         counts.append(f"{entries} {kind.replace('_', ' ')}", VERDICT_STYLES[kind])
     table.add_row(Text("evaluations", "dim"), Text.assemble(f"{summary.evaluations}  (", counts, ")"))
     table.add_row(Text("trials", "dim"), f"{summary.trials}  (timings of configurations inside them, counted apart)")
+    if summary.models is not None:
+        table.add_row(Text("models", "dim"), money.summary_words(summary.models))
     table.add_row(Text("wall time", "dim"), duration_text(summary.seconds))
     table.add_row(Text("control", "dim"), control_sentence(contents.control, len(contents.entries)))
     why = summary.reason if summary.reason != summary.status else ""

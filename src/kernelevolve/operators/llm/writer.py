@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from pydantic_ai import Agent
 from pydantic_ai.exceptions import AgentRunError
 from pydantic_ai.models import Model
 
 from kernelevolve.candidates import Candidate
 from kernelevolve.knowledge import KnowledgeBase
-from kernelevolve.operators.exchange import Conclusion, Ending, Purpose
+from kernelevolve.operators.exchange import AFTER_ALL, Conclusion, Ending, ExchangeLog, Purpose
 from kernelevolve.operators.llm import loop
 from kernelevolve.operators.llm.context_memory import analyse, deep_search
 from kernelevolve.operators.llm.conversation import Conversation
@@ -19,9 +20,10 @@ from kernelevolve.operators.llm.metered import Meter, Metered
 from kernelevolve.operators.llm.model_choice import ModelChoice, open_model
 from kernelevolve.operators.llm.prices import known_price
 from kernelevolve.operators.llm.settings import WritingSettings
+from kernelevolve.operators.llm.templates import rendered
 from kernelevolve.operators.llm.tools import Tools
 from kernelevolve.operators.operator import ProposalContext, ProposalLost, Retune
-from kernelevolve.operators.purse import PurseEmpty
+from kernelevolve.operators.purse import Purse, PurseEmpty
 from kernelevolve.operators.workshop import Workshop
 
 _MOST_LOST = 6
@@ -62,7 +64,7 @@ class LanguageModel:
         workshop = context.workshop
         if workshop is None:
             raise ValueError("a language model needs a workshop")
-        meter = self._meter(context.number, workshop)
+        meter = self._meter(context.number, workshop.purse, workshop.log, workshop.stopped)
         found: Candidate | Retune | None = None
         reason = ""
         try:
@@ -80,6 +82,13 @@ class LanguageModel:
         if found is None:
             raise ProposalLost(f"{self._choice.label}: {reason}")
         return found
+
+    def distil(self, facts: str, purse: Purse, log: ExchangeLog) -> str:
+        """What a run has learnt, in words. Raises AgentRunError, AnswerLost or PurseEmpty if there are none."""
+        meter = self._meter(AFTER_ALL, purse, log, lambda: False)
+        meter.purpose = Purpose.DISTILL
+        agent = Agent(Metered(self._model, self._choice.label, meter), instructions=rendered("distil"), retries=1)
+        return loop.run(agent.run(facts)).output
 
     async def _converse(self, context: ProposalContext, workshop: Workshop, meter: Meter) -> Candidate | Retune:
         settings, brief = self._settings, workshop.brief
@@ -104,11 +113,11 @@ class LanguageModel:
                     raise
                 tokens //= 2  # The model's window is shorter than we thought; the prompt says what is left out.
 
-    def _meter(self, number: int, workshop: Workshop) -> Meter:
+    def _meter(self, number: int, purse: Purse, log: ExchangeLog, stopped: Callable[[], bool]) -> Meter:
         settings = self._settings
         return Meter(
-            number, workshop.purse, workshop.log, self._price, settings.request_seconds, settings.answer_tokens,
-            settings.retry_seconds, workshop.stopped,
+            number, purse, log, self._price, settings.request_seconds, settings.answer_tokens, settings.retry_seconds,
+            stopped,
         )  # fmt: skip
 
     def _count_lost(self, reason: str, *, for_good: bool = False) -> None:
