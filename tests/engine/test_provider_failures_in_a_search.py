@@ -6,6 +6,7 @@ Whatever a provider does, no program that was paid for is lost, and the ledger a
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -143,3 +144,15 @@ def test_usage_that_is_not_told_is_estimated(tmp_path: Path) -> None:
     (exchange,) = search.exchanges()
     assert exchange.input_tokens > 500
     assert exchange.output_tokens > 50
+
+
+def test_a_provider_that_hangs_does_not_outlast_the_search(tmp_path: Path) -> None:
+    with ScriptedServer(Script({0: Late(), 1: Late(), 2: Late(), 3: Late()})) as server:
+        search = begin(tmp_path, server.url, request_seconds=60.0)
+        budget = search.chosen.budget.model_copy(update={"seconds": 2.0})
+        search.chosen = search.chosen.model_copy(update={"budget": budget})
+        started = time.monotonic()
+        search.go()
+    assert time.monotonic() - started < 20  # One request alone was allowed a minute.
+    assert [e.failure for e in search.exchanges()] == [FailureKind.TIMEOUT]
+    assert search.store.recordings.conclusions(search.record.id)[0].reason

@@ -37,6 +37,6 @@ class Workshop(Protocol):
         """Build a program and call it once; None if that works, else what the judge says."""
         ...
 
-    def stopped(self) -> bool:
-        """True if the search was stopped and nothing more should be spent."""
+    def seconds_left(self) -> float:
+        """For how long the search may go on; 0 if it was stopped."""
         ...

@@ -45,7 +45,7 @@ class RunWorkshop:
     nodes: int
     """How many there were when the question was put."""
     judge: Judge
-    stopped: Callable[[], bool]
+    seconds_left: Callable[[], float]
 
     def step(self, node: int) -> Step:
         """A judged program. Raises InvalidRequest if there was no such node at the question."""
@@ -84,5 +84,9 @@ class Workshops:
         )
         brief = self._briefing.context(parents, left, retriever=self._retriever)
         return RunWorkshop(
-            brief, ledger.purse, self._log, self._briefing, len(state.graph), self._judge, self._stopped
+            brief, ledger.purse, self._log, self._briefing, len(state.graph), self._judge, self._seconds_left
         )  # fmt: skip
+
+    def _seconds_left(self) -> float:
+        ledger = self._state.ledger
+        return 0.0 if self._stopped() else max(0.0, ledger.budget.search_until - ledger.seconds)

@@ -26,7 +26,7 @@ _LEAST_ANSWER = 1024
 
 
 class Abandoned(Exception):
-    """The search was stopped; no further request is made."""
+    """The search was stopped or its time is over; no further request is made."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class Meter:
     request_seconds: float
     answer_tokens: int
     retry_seconds: float
-    stopped: Callable[[], bool]
+    seconds_left: Callable[[], float]
     purpose: Purpose = Purpose.WRITE
     spent: Money = field(default_factory=Money)
     requests: int = 0
@@ -67,7 +67,7 @@ class Metered(WrapperModel):
         meter.requests += 1
         asked = _as_json(messages, model_request_parameters)
         for attempt in range(1, ATTEMPTS + 1):
-            if meter.stopped():
+            if meter.seconds_left() <= 0:
                 raise Abandoned
             promise, answer_tokens = self._promise(estimated_tokens(asked))
             settings: ModelSettings = {**(model_settings or {}), "max_tokens": answer_tokens}
@@ -104,7 +104,7 @@ class Metered(WrapperModel):
         self, messages: list[ModelMessage], settings: ModelSettings, parameters: ModelRequestParameters
     ) -> tuple[ModelResponse | None, Failure | None]:
         try:
-            async with asyncio.timeout(self._meter.request_seconds):
+            async with asyncio.timeout(min(self._meter.request_seconds, self._meter.seconds_left())):
                 return await self.wrapped.request(messages, settings, parameters), None
         except Exception as error:
             return None, failure_of(error)
@@ -124,7 +124,7 @@ class Metered(WrapperModel):
     async def _pause(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
-            if self._meter.stopped():
+            if self._meter.seconds_left() <= 0:
                 raise Abandoned
             await asyncio.sleep(min(left, 0.2))
 

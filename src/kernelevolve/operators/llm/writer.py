@@ -16,7 +16,7 @@ from kernelevolve.operators.llm import loop
 from kernelevolve.operators.llm.context_memory import analyse, deep_search
 from kernelevolve.operators.llm.conversation import Conversation
 from kernelevolve.operators.llm.failure import AnswerLost, FailureKind
-from kernelevolve.operators.llm.metered import Meter, Metered
+from kernelevolve.operators.llm.metered import Abandoned, Meter, Metered
 from kernelevolve.operators.llm.model_choice import ModelChoice, open_model
 from kernelevolve.operators.llm.prices import known_price
 from kernelevolve.operators.llm.settings import WritingSettings
@@ -29,6 +29,8 @@ from kernelevolve.operators.workshop import Workshop
 _MOST_LOST = 6
 """Conversations in a row that came to nothing: then it is the model, and further ones would as well."""
 _SHORTEST_PROMPT = 4_000
+_DISTILLING_SECONDS = 60.0
+"""For the words about a run, which has ended by then."""
 
 
 class LanguageModel:
@@ -64,7 +66,7 @@ class LanguageModel:
         workshop = context.workshop
         if workshop is None:
             raise ValueError("a language model needs a workshop")
-        meter = self._meter(context.number, workshop.purse, workshop.log, workshop.stopped)
+        meter = self._meter(context.number, workshop.purse, workshop.log, workshop.seconds_left)
         found: Candidate | Retune | None = None
         reason = ""
         try:
@@ -72,6 +74,8 @@ class LanguageModel:
             self._lost = 0
         except PurseEmpty as empty:
             reason = self._exhausted = str(empty)
+        except Abandoned:
+            reason = self._exhausted = "the time of the search is over"
         except AnswerLost as lost:
             reason = lost.failure.sentence
             self._count_lost(reason, for_good=lost.failure.lasting)
@@ -85,7 +89,7 @@ class LanguageModel:
 
     def distil(self, facts: str, purse: Purse, log: ExchangeLog) -> str:
         """What a run has learnt, in words. Raises AgentRunError, AnswerLost or PurseEmpty if there are none."""
-        meter = self._meter(AFTER_ALL, purse, log, lambda: False)
+        meter = self._meter(AFTER_ALL, purse, log, lambda: _DISTILLING_SECONDS)
         meter.purpose = Purpose.DISTILL
         agent = Agent(Metered(self._model, self._choice.label, meter), instructions=rendered("distil"), retries=1)
         return loop.run(agent.run(facts)).output
@@ -113,11 +117,11 @@ class LanguageModel:
                     raise
                 tokens //= 2  # The model's window is shorter than we thought; the prompt says what is left out.
 
-    def _meter(self, number: int, purse: Purse, log: ExchangeLog, stopped: Callable[[], bool]) -> Meter:
+    def _meter(self, number: int, purse: Purse, log: ExchangeLog, seconds_left: Callable[[], float]) -> Meter:
         settings = self._settings
         return Meter(
             number, purse, log, self._price, settings.request_seconds, settings.answer_tokens, settings.retry_seconds,
-            stopped,
+            seconds_left,
         )  # fmt: skip
 
     def _count_lost(self, reason: str, *, for_good: bool = False) -> None:
