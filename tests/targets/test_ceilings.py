@@ -57,7 +57,9 @@ def test_a_damaged_cache_is_measured_again(cache: Path, damage: bytes) -> None:
 
 
 def test_a_disturbed_measurement_is_repeated_later_and_the_better_rates_stay(cache: Path) -> None:
-    assert cached_ceilings(KEY, lambda: rates(2.0, 3e-6), disturbed=lambda: True).read_bandwidth == 2.0
+    busy = cached_ceilings(KEY, lambda: rates(2.0, 3e-6), disturbed=lambda: True)
+    assert busy.read_bandwidth == 2.0
+    assert busy.disturbed, "no floor that follows from it accuses anybody"
     new_process()
     assert cached_ceilings(KEY, never).read_bandwidth == 2.0, "not again at once"
     (path,) = cache.iterdir()

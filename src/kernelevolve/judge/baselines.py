@@ -82,7 +82,7 @@ class Baseline:
                     self._note(failure)
             if self.failure is not None:
                 raise BaselineUnavailable(self.failure)
-            return replace(self._ready[workload.name], blocks={}, handshakes=[])
+            return replace(self._ready[workload.name], blocks={}, handshakes=[], gaps=[])
 
     def _note(self, failure: WorkerFailure) -> None:
         """A worker that somebody killed gets another try; everything else is the problem's own doing and final."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from statistics import median
 
 CLOCK_SHARE = 0.1
@@ -29,23 +31,76 @@ UNFINISHED_SHARE = 0.1
 """Part of the time of a series that two exchanges over its outputs may differ by."""
 BASELINE_SHARE = 0.8
 """Part of the fastest baseline's time from which on a program is not suspected of being faster than physics."""
+TOO_BUSY = "other work keeps the machine too busy"
+"""Begins the reason of whatever is disturbed."""
 _FEW = 5
+_LEAST_WITNESSES = 2
 FLOOR_SHARE = 0.95
 """Part of the roofline floor below which no honest program runs; the rest is the error of the ceilings."""
 
 
-def series_disagreement(gaps: Sequence[float], usual: Sequence[float], outer: float) -> str | None:
+class Word(StrEnum):
+    """What a measurement says."""
+
+    FINE = "fine"
+    OFFENCE = "offence"
+    DISTURBED = "disturbed"
+    """The machine was too busy for it to say either."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Seconds between which the truth lies.
+
+    How long the machine kept a program waiting is known, but not what would have been without: a wait may fall into a
+    pause that costs nothing, into what the worker's clock has seen too, or be made by threads of the program itself.
+    So all of it is taken off for ``low``, which accuses, and none of it for ``high``, which acquits.
+    """
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A word that is not ``FINE``, and the sentence that explains it."""
+
+    word: Word
+    reason: str
+
+
+def beyond(values: Sequence[Bounds], limits: Sequence[float]) -> Word:
+    """Whether a program's true seconds exceed a limit, by several measurements with a limit each.
+
+    One that is within its limit, delays and all, acquits: no machine makes a program faster than it is. Otherwise those
+    count that the machine disturbed least, half of them and two at least: if all are above their limits even without
+    any delay, that accuses. All that is left says nothing, and more has to be measured.
+    """
+    pairs = list(zip(values, limits, strict=True))
+    if any(value.high <= limit for value, limit in pairs):
+        return Word.FINE
+    calmest = sorted(pairs, key=lambda pair: pair[0].high - pair[0].low)[: max(_LEAST_WITNESSES, (len(pairs) + 1) // 2)]
+    return Word.OFFENCE if all(value.low > limit for value, limit in calmest) else Word.DISTURBED
+
+
+def series_disagreement(gaps: Sequence[Bounds], usual: Sequence[float], outer: Sequence[float]) -> Finding | None:
     """What is wrong with a worker's clock by its series, or None.
 
     ``gaps`` are what it leaves unexplained of the judge's time for each, ``usual`` what the workers of baselines leave
-    unexplained of theirs, and ``outer`` is the time of one series, all in seconds. The least gap counts: noise
-    lengthens some exchanges, a false clock shortens every reading.
+    unexplained of theirs, and ``outer`` are the times of the series, all in seconds.
     """
     slack = SERIES_SLACK_SECONDS + half_spread(usual) if usual else ALONE_SLACK_SECONDS
-    excess = min(gaps) - max(0.0, median(usual) if usual else 0.0)
-    if excess <= slack + SERIES_SHARE * outer:
-        return None
-    return f"the worker's clock leaves {excess * 1e3:.3f} ms unexplained of a series that took {outer * 1e3:.3f} ms"
+    shake = max(0.0, median(usual) if usual else 0.0)
+    word = beyond(gaps, [shake + slack + SERIES_SHARE * seconds for seconds in outer])
+    excess, usually = median(gap.low for gap in gaps) - shake, median(outer)
+    reason = f"the worker's clock leaves {excess * 1e3:.3f} ms unexplained of a series that took {usually * 1e3:.3f} ms"
+    return _finding(word, reason)
+
+
+def _finding(word: Word, reason: str) -> Finding | None:
+    if word is Word.DISTURBED:
+        reason = f"{TOO_BUSY} for the judge's clock to confirm its times"
+    return None if word is Word.FINE else Finding(word, reason)
 
 
 def long_handshakes(handshakes: Sequence[float], baselines: Sequence[Sequence[float]], seconds: float) -> str | None:
@@ -66,16 +121,35 @@ def long_handshakes(handshakes: Sequence[float], baselines: Sequence[Sequence[fl
     return None
 
 
-def cold_below_series(cold: float, series: Sequence[float], calls: int) -> str | None:
-    """Whether single calls are faster than the judge's own clock allows by a series of them, or None.
+def unconfirmed_handshakes(
+    gaps: Sequence[float], baselines: Sequence[Sequence[float]], seconds: float
+) -> Finding | None:
+    """Whether so much was waited for processors in single calls that the judge's clock does not confirm the worker's.
+
+    ``gaps`` are the differences between the two clocks with all delays in them, for the candidate and each baseline. A
+    true clock sees the delays within a call, so what is left between the two is short on a busy machine as well.
+    ``long_handshakes`` takes delays off, and looks at calm calls only: it accuses, and this does not.
+    """
+    others = [values for values in baselines if values]
+    if not gaps or not others:
+        return None
+    mine, usual = median(gaps), max(map(median, others))
+    slack = SLACK_SECONDS + CLOCK_SHARE * (seconds + mine) + max(map(half_spread, others))
+    return _finding(Word.DISTURBED, "") if mine - usual > slack else None
+
+
+def cold_below_series(cold: float, series: Sequence[Bounds], calls: Sequence[int]) -> Finding | None:
+    """Whether single calls are faster than the judge's own clock allows by series of them, or None.
 
     ``cold`` is the usual time of a single call as the worker reads it, ``series`` the seconds per call in each series
-    of ``calls`` calls, by the judge's clock.
+    by the judge's clock, and ``calls`` how many calls each has.
     """
-    least = min(series)
-    if cold >= COLD_WARM_RATIO * (least - SERIES_SLACK_SECONDS / calls):
-        return None
-    return f"a single call is said to take {cold * 1e6:.1f} us, one of {calls} in a row takes {least * 1e6:.1f} us"
+    word = beyond(series, [cold / COLD_WARM_RATIO + SERIES_SLACK_SECONDS / count for count in calls])
+    in_a_row = median(one.low for one in series)
+    reason = (
+        f"a single call is said to take {cold * 1e6:.1f} us, one of {max(calls)} in a row takes {in_a_row * 1e6:.1f} us"
+    )
+    return _finding(word, reason)
 
 
 def late_work(pulls: Sequence[float], baseline_pulls: Sequence[float], baseline_seconds: float) -> str | None:

@@ -16,6 +16,7 @@ from kernelevolve.judge import integrity, memory_check, suspicion
 from kernelevolve.judge.baselines import BaselineUnavailable
 from kernelevolve.judge.bench import Bench
 from kernelevolve.judge.cases import SEED, SEED_COMMITMENT, CaseBook
+from kernelevolve.judge.clocks import Finding, Word
 from kernelevolve.judge.correctness import BoundCandidate, worst
 from kernelevolve.judge.measurement import CANDIDATE, assemble
 from kernelevolve.judge.memory_check import MEMORY_CHECK, NOT_EXAMINED, MemoryCheck
@@ -38,6 +39,8 @@ T = TypeVar("T")
 _ARTIFACTS = frozenset({".so", ".cubin", ".ptx", ".hsaco"})
 _ARTIFACT_LIMIT = 64 << 20
 _SERIES_ROUNDS = {Effort.SCREEN: 2, Effort.PROMOTION: 5}
+_MORE_ROUNDS, _MORE_TIMES = 4, 2
+"""So many shorter rounds are taken, so often at most, while the machine is too busy for the first to say anything."""
 _ATTEMPTS = 2
 """Whatever rests on clocks must be seen this often before it is held against a candidate."""
 
@@ -249,7 +252,9 @@ class Evaluation:
         shares: int,
         roofline: Roofline,
     ) -> tuple[list[Contestant], SeriesSession | None]:
-        reason = None
+        findings: list[Finding] = []
+        # Rates that were measured beside other work are too low, and the floor that follows from them too high.
+        floor = 0.0 if self.bench.ceilings.disturbed else roofline.floor_seconds
         usual = self.bench.baseline_seconds(workload) if self.effort is Effort.TUNE else {}
         for _ in range(_ATTEMPTS):
             others = self._others(workload, book)
@@ -270,15 +275,19 @@ class Evaluation:
             with self.bench.lock.timing():
                 start = perf_counter()
                 session.run([candidate, *others])
-                reason = suspicion.of_times(candidate, others, usual, self.bench.clocks[0], roofline.floor_seconds)
+                finding = suspicion.of_times(candidate, others, usual, self.bench.clocks[0], floor)
                 series = None
-                if reason is None and self.effort is not Effort.TUNE:
+                if finding is None and self.effort is not Effort.TUNE:
                     series = self._series(candidate, others, bound, workload, book)
-                    reason = suspicion.of_series(series)
+                    finding = suspicion.of_series(series)
                 self.seconds_running += perf_counter() - start
-            if reason is None:
+            if finding is None:
                 return [candidate, *others], series
-        raise Rejected(VerdictKind.CHEAT, self.stage, f"on workload {workload.name}: {reason}")
+            findings.append(finding)
+        disturbed = next((finding for finding in findings if finding.word is Word.DISTURBED), None)
+        kind = VerdictKind.CHEAT if disturbed is None else VerdictKind.INFRASTRUCTURE
+        reason = (disturbed or findings[-1]).reason
+        raise Rejected(kind, self.stage, f"on workload {workload.name}: {reason}")
 
     def _series(
         self,
@@ -306,6 +315,11 @@ class Evaluation:
         )
         self.series_calls.append(series.calls)
         series.run(_SERIES_ROUNDS[self.effort])
+        for _ in range(_MORE_TIMES):
+            finding = suspicion.of_series(series)
+            if finding is None or finding.word is not Word.DISTURBED:
+                break
+            series.run_shorter(_MORE_ROUNDS)
         self._errors += series.errors
         return series
 

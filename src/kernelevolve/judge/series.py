@@ -18,6 +18,7 @@ from statistics import median
 
 import torch
 
+from kernelevolve.judge.clocks import Bounds
 from kernelevolve.judge.correctness import BoundCandidate, compare_or_reject, output_slots
 from kernelevolve.judge.oracle import Case
 from kernelevolve.judge.rejection import Rejected
@@ -33,6 +34,8 @@ MOST_CALLS = 256
 _LEAST_CALLS = 5
 """So many outputs live side by side wherever calls are short enough: a program with fewer buffers is seen."""
 _LONG_CALL_SECONDS = 0.1
+_SHORTER = 3
+"""Part of the calls that a series of ``run_shorter`` has."""
 _BYTES = {"cpu": 32 << 20, "cuda": 1 << 30}
 """Memory for the inputs of a series and its outputs, these twice."""
 _MOST_BYTES = {"cpu": 1 << 30, "cuda": 16 << 30}
@@ -66,19 +69,31 @@ class Taken:
     claimed: float
     """Seconds for all calls, by the worker's clock."""
     outer: float
-    """The same by the judge's, with the hand-shake, and without the time that one of the two stood waiting for a
-    processor. Other threads of a program may have waited too, but within the calls, so both clocks have seen that."""
+    """The same by the judge's, with the hand-shake and all delays."""
+    delayed: float = 0.0
+    """Seconds of it for which one of the two that talk stood waiting for a processor."""
+    stood: float = 0.0
+    """Seconds for which all threads of the two did, one added to the other."""
 
     @property
-    def gap(self) -> float:
-        """What the worker's clock leaves unexplained."""
-        return self.outer - self.claimed
+    def least(self) -> float:
+        """Seconds that it took at least, had nobody else been on the machine."""
+        return max(0.0, self.outer - self.stood)
+
+    @property
+    def gap(self) -> Bounds:
+        """What the worker's clock leaves unexplained.
+
+        Other threads of a program may have waited too, but within the calls, so both clocks have seen that.
+        """
+        return Bounds(self.outer - self.delayed - self.claimed, self.outer - self.claimed)
 
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
     """Seconds to hand over all outputs of a series, with cold caches: for the first time, and once more."""
 
+    calls: int
     first: float
     again: float
 
@@ -104,20 +119,36 @@ class SeriesSession:
     """By program; the i-th of each belong to one round."""
     hand_overs: dict[str, list[HandOver]] = field(default_factory=dict)
     errors: list[OutputError] = field(default_factory=list)
+    _head_start: float | None = None
 
     def run(self, rounds: int) -> None:
         """Take so many rounds. Raises Rejected."""
         everyone = [self.candidate, *self.others]
-        unknown = self.rng.randrange(rounds)
         # Not recorded: memory for many outputs is new to the programs, and how far a host must run ahead is unknown.
         launching = max(self._take(program, "wall", None).outer for program in everyone)
-        head_start = min(_LONGEST_HEAD_START, _HEAD_START * launching) if self.clock == "device" else None
+        if self.clock == "device":
+            self._head_start = min(_LONGEST_HEAD_START, _HEAD_START * launching)
+        unknown = self.rng.randrange(rounds)
         for number in range(rounds):
-            self.rng.shuffle(everyone)
-            for program in everyone:
-                checked = program is self.candidate or (program is self.fastest and number < _BASELINE_HAND_OVERS)
-                found = self._take(program, self.clock, head_start, checked=checked, golden=number == unknown)
-                self.taken.setdefault(program.name, []).append(found)
+            self._round(hand_overs=number < _BASELINE_HAND_OVERS, golden=number == unknown)
+
+    def run_shorter(self, rounds: int) -> None:
+        """Take further rounds, which are likelier to pass between two disturbances. Raises Rejected.
+
+        A program can tell them from the others, so outputs are handed over in all, and one of which it cannot know is
+        compared in all.
+        """
+        self.calls = max(min(self.calls, _LEAST_CALLS), ceil(self.calls / _SHORTER))
+        for number in range(rounds):
+            self._round(hand_overs=number < _BASELINE_HAND_OVERS, golden=True)
+
+    def _round(self, *, hand_overs: bool, golden: bool) -> None:
+        everyone = [self.candidate, *self.others]
+        self.rng.shuffle(everyone)
+        for program in everyone:
+            checked = program is self.candidate or (program is self.fastest and hand_overs)
+            found = self._take(program, self.clock, self._head_start, checked=checked, golden=golden)
+            self.taken.setdefault(program.name, []).append(found)
 
     @property
     def fastest(self) -> Contestant | None:
@@ -138,19 +169,25 @@ class SeriesSession:
     @property
     def usual_gaps(self) -> list[float]:
         """What the clocks of the baselines leave unexplained, one number a series."""
-        return [taken.gap for other in self.others for taken in self.taken[other.name]]
+        return [taken.gap.low for other in self.others for taken in self.taken[other.name]]
 
-    def seconds(self, program: str) -> list[float]:
+    def seconds(self, program: str) -> list[Bounds]:
         """Seconds per call by the judge's clock, one for each round."""
         shake = self.hand_shake
-        return [max(taken.outer - shake, 1e-9) / taken.calls for taken in self.taken[program]]
+        return [
+            Bounds(max(taken.least - shake, 1e-9) / taken.calls, max(taken.outer - shake, 1e-9) / taken.calls)
+            for taken in self.taken[program]
+        ]
 
     def samples(self, workload: str) -> list[Samples]:
-        """Everything taken, one record a program."""
+        """Everything taken, one record a program.
+
+        Delays are left in: they fall on all programs alike, and one that a program has provoked must not speak for it.
+        """
         return [
             Samples(
                 program=program.name, workload=workload, clock=Clock.JUDGE, method=METHOD,
-                blocks=tuple((seconds,) for seconds in self.seconds(program.name)),
+                blocks=tuple((seconds.high,) for seconds in self.seconds(program.name)),
             )
             for program in (self.candidate, *self.others)
         ]  # fmt: skip
@@ -173,7 +210,7 @@ class SeriesSession:
             if checked:
                 self._hand_over(program, call, bindings, known, inputs if golden else ())
             session.forget(call)
-        return Taken(calls, call.seconds(clock), call.outer - call.delayed)
+        return Taken(calls, call.seconds(clock), call.outer, call.delayed, call.stood)
 
     def _hand_over(
         self, program: Contestant, call: Call, bindings: Sequence[Binding], known: Case, inputs: Sequence[Inputs]
@@ -201,7 +238,7 @@ class SeriesSession:
             for index, case in cases.items():
                 self.errors += self._compare(case, outputs[index])
         again = session.hand_over(call, places, timeout)
-        self.hand_overs.setdefault(program.name, []).append(HandOver(describing + pulling, again))
+        self.hand_overs.setdefault(program.name, []).append(HandOver(len(bindings), describing + pulling, again))
 
     def _compare(self, case: Case, outputs: dict[str, torch.Tensor]) -> tuple[OutputError, ...]:
         try:

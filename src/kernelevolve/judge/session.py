@@ -50,6 +50,8 @@ class Call:
     """Longest that a thread of the worker stood ready without a processor meanwhile."""
     delayed: float = 0.0
     """Part of ``outer`` in which the two that talk stood ready without a processor."""
+    stood: float = 0.0
+    """What all threads of the two together stood so, one added to the other: at most so much is the machine's doing."""
 
     @property
     def gap(self) -> float:
@@ -175,7 +177,7 @@ class ProgramSession:
         exchange = self.handle.ask_watched(messages.Run(instance, calls, clock, head_start), timeout)
         ran = exchange.reply
         assert isinstance(ran, messages.Ran)
-        return Call(outputs, ran.wall, ran.device, exchange.seconds, exchange.waited, exchange.delayed)
+        return Call(outputs, ran.wall, ran.device, exchange.seconds, exchange.waited, exchange.delayed, exchange.stood)
 
     def describe(self, call: Call) -> tuple[tuple[tuple[OutputDescription, ...], ...], float]:
         """What every output is made of, as the worker reports it, and the seconds of work that it took."""

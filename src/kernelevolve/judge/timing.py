@@ -46,6 +46,8 @@ class Contestant:
     blocks: dict[ClockName, list[tuple[float, ...]]] = field(default_factory=dict)
     handshakes: list[float] = field(default_factory=list)
     """The gap between the judge's and the worker's clock of every undisturbed call by wall clock."""
+    gaps: list[float] = field(default_factory=list)
+    """The same of every call by wall clock, with all delays in it."""
     taken_again: int = 0
     """Calls that other work on the machine disturbed, and that were repeated."""
 
@@ -56,8 +58,10 @@ class Contestant:
             self.session.prepare(self.binding, inputs, self.run_seconds)
             call = self.session.call(self.instance, [self.binding], self.run_seconds, clock)
         self.session.forget(call)
-        if clock == "wall" and not call.disturbed:
-            self.handshakes.append(call.gap)
+        if clock == "wall":
+            self.gaps.append(call.outer - call.wall)
+            if not call.disturbed:
+                self.handshakes.append(call.gap)
         self.cost = min(self.cost, perf_counter() - start)
         return call
 

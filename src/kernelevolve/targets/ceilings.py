@@ -48,8 +48,8 @@ def cached_ceilings(
         entry = _Entry(ceilings=best, disturbed=disturbed())
         with contextlib.suppress(OSError):
             _write(path, entry)
-    _known[path] = entry.ceilings
-    return entry.ceilings
+    _known[path] = entry.ceilings.model_copy(update={"disturbed": entry.disturbed})
+    return _known[path]
 
 
 def _better(a: Ceilings, b: Ceilings) -> Ceilings:

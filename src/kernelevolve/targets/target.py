@@ -24,6 +24,7 @@ class Ceilings(BaseModel):
     cache_bytes: int = Field(description="last-level cache, to be flushed before a timed call")
     threads: int = Field(default=1, description="CPU threads a program may use")
     measured: bool = Field(default=True, description="False: taken from the specification sheet")
+    disturbed: bool = Field(default=False, description="True: other work ran meanwhile, so the rates may be too low")
 
 
 class Target(Protocol):

@@ -103,6 +103,8 @@ class WatchedExchange(Exchange):
     """Longest that a thread of the worker stood ready without a processor, in seconds."""
     delayed: float
     """The same for the judge's thread and the worker's first thread together: the two that talk."""
+    stood: float
+    """The same for the judge's thread and all of the worker's together: by no more have others lengthened it."""
 
 
 class WorkerHandle:
@@ -229,7 +231,11 @@ class WorkerHandle:
         waits = {task: now - before.get(task, 0) for task, now in self._waits().items()}
         main = waits.get(str(next(_descendants(self.pid), None)), 0)
         return WatchedExchange(
-            exchange.reply, exchange.seconds, max(waits.values(), default=0) * 1e-9, (judge + main) * 1e-9
+            exchange.reply,
+            exchange.seconds,
+            waited=max(waits.values(), default=0) * 1e-9,
+            delayed=(judge + main) * 1e-9,
+            stood=(judge + sum(waits.values())) * 1e-9,
         )
 
     @property

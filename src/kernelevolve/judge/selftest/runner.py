@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
 
+from kernelevolve.judge.clocks import TOO_BUSY
 from kernelevolve.judge.local import LocalJudge
 from kernelevolve.judge.selftest import corpus
 from kernelevolve.judge.selftest.case import REACHED, Exploit, Fault, Good, Result, Status, WorksIf
@@ -100,6 +101,8 @@ def fooled(exploit: Exploit, verdicts: Sequence[Verdict]) -> str | None:
     header, last = exploit.header, verdicts[-1]
     if any(REACHED in verdict.reason or REACHED in verdict.detail for verdict in verdicts):
         return last.reason or "it reached what it must not"
+    if last.kind is VerdictKind.INFRASTRUCTURE and TOO_BUSY in last.reason:
+        return None  # It was not believed, and on such a machine nobody is.
     if last.kind is VerdictKind.INFRASTRUCTURE and VerdictKind.INFRASTRUCTURE not in header.expect:
         return f"the judge itself failed: {last.reason}"
     match header.works_if:
