@@ -56,7 +56,11 @@ def test_a_skill_is_shown_and_so_is_a_page_still(run: Run, page: SkillPage, caps
     for name in (run.id, f"skills/{run.id}"):
         assert cli.run(["knowledge", "show", name, *out]) == 0
         said = capsys.readouterr().out
-        assert " ".join(said.split()).startswith(page.page.title) and "## What won" in said and f"[1] {page.skill.citation}" in said
+        assert (
+            " ".join(said.split()).startswith(page.page.title)
+            and "## What won" in said
+            and f"[1] {page.skill.citation}" in said
+        )
     assert cli.run(["knowledge", "show", "index", *out]) == 0
     assert "Skill:" not in capsys.readouterr().out
     assert cli.run(["knowledge", "show", "../secret", *out]) == 2
