@@ -135,7 +135,7 @@ def test_workers_know_nothing_of_the_judge_and_of_what_is_expected() -> None:
         ("sqlalchemy", {"store"}),
         ("typer", {"cli"}),
         ("rich", {"cli", "report"}),
-        ("jinja2", {"operators", "prompting", "report"}),
+        ("jinja2", {"prompting", "report"}),
         ("mcp", {"agent"}),
         ("pydantic_ai", {"operators"}),
         ("sklearn", {"tuning"}),

@@ -11,6 +11,7 @@ from engine.doubles import Recorder, ScriptedJudge, search, settings
 from engine.written import PRICE, Script, Search, begin
 from kernelevolve import cli
 from kernelevolve.agent.trajectories import Format, trajectories
+from kernelevolve.candidates.structure import program_key
 from kernelevolve.ensemble import choose, distiller, operators_of
 from kernelevolve.errors import InvalidRequest, MissingTarget
 from kernelevolve.operators import OPERATORS
@@ -21,7 +22,6 @@ from kernelevolve.operators.llm.settings import WritingSettings
 from kernelevolve.operators.operator import ProposalContext
 from kernelevolve.operators.rerun import Rerun
 from kernelevolve.run import Run
-from kernelevolve.search.state import program_key
 from scripted import ScriptedServer, message
 
 OWN = "openai:mine@http://127.0.0.1:1/v1"

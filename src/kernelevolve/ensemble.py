@@ -34,8 +34,6 @@ class Chosen:
     writing: WritingSettings | None
     unavailable: tuple[str, ...] = ()
     """Why models that were named are not asked, a sentence each."""
-    recording: str | None = None
-    """Directory of the run whose programs are judged again."""
 
 
 def choose(
@@ -69,12 +67,12 @@ def choose(
     if writing is not None and LLM not in names:
         raise InvalidRequest("a model is named, but the operator llm is not", fix="add --operator llm, or leave it out")
     if writing is None:
-        return Chosen(names, None, recording=recording)
+        return Chosen(names, None)
     usable, unavailable = _usable(writing, dollars, fallback)
     if usable:
-        return Chosen(names, writing.model_copy(update={"models": usable}), unavailable, recording)
+        return Chosen(names, writing.model_copy(update={"models": usable}), unavailable)
     rest = tuple(name for name in names if name != LLM)
-    return Chosen(rest or tuple(OPERATORS.names()), None, unavailable, recording)
+    return Chosen(rest or tuple(OPERATORS.names()), None, unavailable)
 
 
 def _as_settings(models: Sequence[str]) -> WritingSettings | None:
@@ -161,5 +159,5 @@ def recorded_operators(settings: SearchSettings, store: Store, record: RunRecord
         return operators
     known = store.recordings.conclusions(record.id)
     for choice in settings.writing.models:
-        operators.append(Recorded(f"llm:{choice.label}", choice.weight, known))
+        operators.append(Recorded(choice.operator, choice.weight, known))
     return operators

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelevolve.candidates import Candidate
-from kernelevolve.candidates.structure import split_config
 from kernelevolve.ensemble import choose, distiller, operators_of
 from kernelevolve.errors import InvalidCandidate, InvalidRequest, MissingTarget
 from kernelevolve.judge.protocol import Judge
 from kernelevolve.judge.verdict import Effort, Verdict
-from kernelevolve.languages import detect
+from kernelevolve.languages import candidate_of
 from kernelevolve.operators.llm.settings import WritingSettings
 from kernelevolve.problems import Problem
 from kernelevolve.problems.loaders import from_module, load_problem
@@ -144,7 +143,7 @@ def begin(
         policy=policy or default_policy(evaluations),
         operators=chosen.operators,
         writing=chosen.writing,
-        recording=chosen.recording,
+        recording=place,
         conversations=conversations,
         seed=seed,
         workers=1 if device.exclusive_compile else _WORKERS,
@@ -304,10 +303,9 @@ def read_candidate(path: Path) -> Candidate:
     """The candidate in a file; its language is the first that recognises the text. Raises InvalidCandidate."""
     text = read_text(path)
     try:
-        source, config = split_config(text)
+        return candidate_of(text)
     except InvalidCandidate as error:
         raise InvalidCandidate(error.problem, path=path, line=error.line, fix=error.fix) from None
-    return Candidate(source=source, language=detect(source), config=config)
 
 
 def _search(

@@ -10,11 +10,11 @@ from pathlib import Path
 from doubles import ScriptedJudge, engine, program
 
 from kernelevolve.candidates import Candidate
+from kernelevolve.candidates.structure import program_key
 from kernelevolve.judge.verdict import Effort
 from kernelevolve.search.events import Event, NodeInserted, Phase, PhaseChanged
 from kernelevolve.search.finale import TUNE
 from kernelevolve.search.settings import SearchSettings
-from kernelevolve.search.state import program_key
 from kernelevolve.store import Store
 
 DEFAULT_CONFIG = program((0, 0, 0, 0, 0)).config

@@ -24,6 +24,7 @@ from doubles import (
 )
 
 from kernelevolve.candidates import Candidate
+from kernelevolve.candidates.structure import program_key
 from kernelevolve.errors import InvalidRequest, KernelEvolveError
 from kernelevolve.judge.verdict import Effort, VerdictKind
 from kernelevolve.operators import ProposalContext
@@ -40,7 +41,6 @@ from kernelevolve.search.events import (
     TrialMeasured,
 )
 from kernelevolve.search.policies import POLICIES
-from kernelevolve.search.state import program_key
 from kernelevolve.store import RunStatus, Store
 
 

@@ -95,6 +95,16 @@ def read_plan(source: str) -> dict[str, Any]:
     return plan if isinstance(plan, dict) else {}
 
 
+def read_choices(source: str) -> dict[str, str]:
+    """The structural decisions that a generated source records, decision -> answer; {} if it records none."""
+    try:
+        plan = read_plan(source)
+    except InvalidCandidate:
+        return {}
+    choices = plan.get("choices", plan)
+    return {str(k): str(v) for k, v in choices.items()} if isinstance(choices, dict) else {}
+
+
 def _literal_assigned(tree: ast.Module, name: str) -> Any:
     """The value of a module-level literal; None if there is none of that name, or it is not a literal."""
     value = assigned(tree, name)
@@ -166,6 +176,14 @@ def structure_key(source: str, *, ignore_numbers: bool = False) -> str:
     if assigned(tree, SPACE_NAME) is not None:
         tree.body = [statement for statement in tree.body if _names_assigned(statement) != [CONFIG_NAME]]
     return digest_json(list(_tokens(tree, ignore_numbers)))
+
+
+def program_key(candidate: Candidate) -> str:
+    """What makes two candidates one program: the syntax tree; the text itself if it has none."""
+    try:
+        return structure_key(candidate.source)
+    except InvalidCandidate:
+        return candidate.source_digest
 
 
 def _tokens(tree: ast.Module, ignore_numbers: bool) -> Iterator[str]:

@@ -1,5 +1,7 @@
 """Languages in which candidates are written; one module each, found through ``LANGUAGES``."""
 
+from kernelevolve.candidates import Candidate
+from kernelevolve.candidates.structure import split_config
 from kernelevolve.languages.language import Availability, Language
 from kernelevolve.registry import Registry
 
@@ -17,4 +19,10 @@ def detect(source: str) -> str:
     return next((name for name in LANGUAGES if LANGUAGES.get(name).matches(source)), "pytorch")
 
 
-__all__ = ["LANGUAGES", "Availability", "Language", "detect"]
+def candidate_of(text: str) -> Candidate:
+    """The candidate that a whole file is, with its ``CONFIG`` taken out of the text. Raises InvalidCandidate."""
+    source, config = split_config(text)
+    return Candidate(source=source, language=detect(source), config=config)
+
+
+__all__ = ["LANGUAGES", "Availability", "Language", "candidate_of", "detect"]

@@ -9,7 +9,6 @@ from typing import Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 from kernelevolve.candidates import Config
-from kernelevolve.operators.purse import Money
 
 AFTER_ALL = -1
 """In the place of a question's number: an exchange that belongs to the run as a whole."""
@@ -44,11 +43,6 @@ class Exchange(BaseModel):
     dollars: float = 0.0
     seconds: float = Field(default=0.0, description="from request to answer")
     at: datetime = Field(description="when it was sent, UTC")
-
-    @property
-    def money(self) -> Money:
-        """What it cost."""
-        return Money(int(self.response is not None), self.input_tokens, self.output_tokens, self.dollars)
 
 
 class Ending(StrEnum):

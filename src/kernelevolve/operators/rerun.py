@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernelevolve.candidates import Candidate
-from kernelevolve.candidates.structure import structure_key
-from kernelevolve.errors import InvalidCandidate
+from kernelevolve.candidates.structure import program_key
 from kernelevolve.operators.operator import ProposalContext
 
 
@@ -21,11 +20,4 @@ class Rerun:
 
     def propose(self, context: ProposalContext) -> Candidate | None:
         """The first program that was not judged yet; None after the last."""
-        return next((program for program in self._programs if _key(program) not in context.tried), None)
-
-
-def _key(program: Candidate) -> str:
-    try:
-        return structure_key(program.source)
-    except InvalidCandidate:
-        return program.source_digest
+        return next((program for program in self._programs if program_key(program) not in context.tried), None)

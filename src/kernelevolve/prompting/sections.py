@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 
 from kernelevolve.judge.diagnosis import diagnose
 from kernelevolve.judge.verdict import OutputError
 from kernelevolve.profilers import Diagnosis
 from kernelevolve.prompting.context import Memory, PromptContext
 from kernelevolve.prompting.digest import tuning_digest
+from kernelevolve.prompting.rendering import text_environment
 from kernelevolve.prompting.retrieval import Found
 from kernelevolve.prompting.section import Section, Version
 from kernelevolve.prompting.trimming import changed, fenced, shortened, trimmed_log, visible
@@ -289,11 +290,8 @@ def _render(template: str, **values: Any) -> str:
 
 @cache
 def _environment() -> Environment:
-    """Text, not HTML: nothing is escaped. What a candidate wrote is only ever a value, never a template."""
-    environment = Environment(
-        loader=PackageLoader("kernelevolve.prompting"), autoescape=False, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=False,
-    )  # fmt: skip
+    """What a candidate wrote is only ever a value, never a template."""
+    environment = text_environment("kernelevolve.prompting")
     filters: dict[str, Callable[..., str]] = {
         "fenced": fenced, "microseconds": _microseconds, "share": _share, "one_line": _one_line,
     }  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernelevolve.candidates import TunableSpace
-from kernelevolve.candidates.structure import read_plan, read_space
+from kernelevolve.candidates.structure import read_choices, read_space
 from kernelevolve.errors import InvalidCandidate
 from kernelevolve.judge.verdict import Roofline, Verdict
 from kernelevolve.report.contents import NodeEntry
@@ -32,12 +32,7 @@ def explain(entry: NodeEntry) -> tuple[str, ...]:
 
 def structure_of(entry: NodeEntry) -> dict[str, str]:
     """The structural decisions that a generated source records; {} if it records none."""
-    try:
-        plan = read_plan(entry.candidate.source)
-    except InvalidCandidate:
-        return {}
-    choices = plan.get("choices", plan)
-    return {str(k): str(v) for k, v in choices.items()} if isinstance(choices, dict) else {}
+    return read_choices(entry.candidate.source)
 
 
 def space_of(entry: NodeEntry) -> TunableSpace:

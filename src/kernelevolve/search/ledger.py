@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from kernelevolve.operators.purse import Money, Purse
+from kernelevolve.prompting import BudgetLeft
 
 _SEARCH_SHARE, _FINALISTS_SHARE = 0.7, 0.85
 """Parts of the wall time after which the search, then the finalists' tuning, start nothing new: the rest is kept for
@@ -128,6 +129,13 @@ class Ledger:
     def seconds(self) -> float:
         """Wall seconds of the run so far, those of earlier processes included."""
         return self._earlier_seconds + self._clock() - self._started
+
+    def left(self) -> BudgetLeft:
+        """What the search may still spend, without what is kept for the finale."""
+        return BudgetLeft(
+            max(0, self.budget.evaluations - self.budget.kept_evaluations - self.evaluations.spent),
+            max(0.0, self.budget.search_until - self.seconds),
+        )
 
     def deadline(self, seconds: float) -> float:
         """The monotonic-clock reading at which the run will be ``seconds`` old."""

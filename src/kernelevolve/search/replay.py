@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from kernelevolve.candidates import Candidate
+from kernelevolve.candidates.structure import program_key
 from kernelevolve.errors import InvalidRequest
 from kernelevolve.operators import Operator, ProposalLost, Retune, Writer
 from kernelevolve.search.evaluation import Outcome
@@ -21,7 +22,7 @@ from kernelevolve.search.node import Node
 from kernelevolve.search.policy import Policy
 from kernelevolve.search.proposals import Proposal, Proposals
 from kernelevolve.search.settings import SearchSettings
-from kernelevolve.search.state import SearchState, program_key
+from kernelevolve.search.state import SearchState
 from kernelevolve.search.turns import AGENT, next_expansion
 from kernelevolve.skills.recall import past_kernels
 from kernelevolve.store import RunRecord, Store, StoredNode

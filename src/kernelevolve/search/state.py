@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 
 from kernelevolve.candidates import Candidate
-from kernelevolve.candidates.structure import read_plan, structure_key
+from kernelevolve.candidates.structure import program_key, read_plan
 from kernelevolve.errors import InvalidCandidate
 from kernelevolve.operators import Judged
 from kernelevolve.search.bandit import Bandit
@@ -144,14 +144,6 @@ def _collector_paused() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-def program_key(candidate: Candidate) -> str:
-    """What makes two candidates one program: the syntax tree; the text itself if it has none."""
-    try:
-        return structure_key(candidate.source)
-    except InvalidCandidate:
-        return candidate.source_digest
 
 
 def niche(candidate: Candidate) -> str:

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from random import Random
 
 from kernelevolve.candidates import Candidate, Config
-from kernelevolve.candidates.structure import read_space, split_config
+from kernelevolve.candidates.structure import program_key, read_space
 from kernelevolve.errors import InvalidCandidate, InvalidRequest, KernelEvolveError
 from kernelevolve.judge.protocol import Judge
 from kernelevolve.judge.verdict import Verdict, VerdictKind
-from kernelevolve.languages import detect
+from kernelevolve.languages import candidate_of
 from kernelevolve.prompting import BudgetLeft, Change, change_between
 from kernelevolve.search.briefing import Briefing, checked_parents
 from kernelevolve.search.evaluation import Evaluator, Outcome
@@ -29,7 +29,7 @@ from kernelevolve.search.policy import Expansion, Policy
 from kernelevolve.search.retuning import retuning
 from kernelevolve.search.settings import SearchSettings
 from kernelevolve.search.stage import Stage, Stopped
-from kernelevolve.search.state import SearchState, program_key
+from kernelevolve.search.state import SearchState
 from kernelevolve.search.steady_state import request_for
 from kernelevolve.store import RunLock, RunRecord, RunStatus, Store
 from kernelevolve.targets import Target
@@ -87,13 +87,8 @@ class Turns:
             next_expansion(state, self._settings.seed) if parents is None
             else Expansion(checked_parents(state.graph, parents))
         )  # fmt: skip
-        ledger, budget = state.ledger, self._settings.budget
-        left = BudgetLeft(
-            max(0, budget.evaluations - budget.kept_evaluations - ledger.evaluations.spent),
-            max(0.0, budget.search_until - ledger.seconds),
-        )
         briefing = Briefing(self._store, self._record, self._target, state.graph)
-        return Question(state.issued, chosen.parents, chosen.repair, briefing, left)
+        return Question(state.issued, chosen.parents, chosen.repair, briefing, state.ledger.left())
 
     def tell(self, candidate: Candidate, judge: Callable[[], Judge], parents: Sequence[int] | None = None) -> Told:
         """Judge a candidate as an answer to the question, or as a child of other parents; keep it as a node.
@@ -223,7 +218,6 @@ def next_expansion(state: SearchState, seed: int) -> Expansion:
 def told_candidate(source: str, languages: Sequence[str]) -> Candidate:
     """The candidate of a told text; one that cannot be read is one too, and the judge says what is wrong with it."""
     try:
-        text, config = split_config(source)
-        return Candidate(source=text, language=detect(text), config=config)
+        return candidate_of(source)
     except InvalidCandidate:
         return Candidate(source=source, language=next(iter(languages), "pytorch"))

@@ -11,7 +11,7 @@ from kernelevolve.judge.protocol import Judge
 from kernelevolve.judge.verdict import Verdict
 from kernelevolve.operators.exchange import Conclusion, Exchange
 from kernelevolve.operators.purse import Purse
-from kernelevolve.prompting import BudgetLeft, PromptContext, Retriever, Step
+from kernelevolve.prompting import PromptContext, Retriever, Step
 from kernelevolve.search.briefing import Briefing
 from kernelevolve.search.state import SearchState
 from kernelevolve.store import RunRecord, Store
@@ -77,16 +77,10 @@ class Workshops:
     def open(self, parents: Sequence[int]) -> RunWorkshop:
         """The workshop of a question about these parents, as of now."""
         state = self._state
-        budget, ledger = state.ledger.budget, state.ledger
-        left = BudgetLeft(
-            max(0, budget.evaluations - budget.kept_evaluations - ledger.evaluations.spent),
-            max(0.0, budget.search_until - ledger.seconds),
-        )
-        brief = self._briefing.context(parents, left, retriever=self._retriever)
+        brief = self._briefing.context(parents, state.ledger.left(), retriever=self._retriever)
         return RunWorkshop(
-            brief, ledger.purse, self._log, self._briefing, len(state.graph), self._judge, self._seconds_left
+            brief, state.ledger.purse, self._log, self._briefing, len(state.graph), self._judge, self._seconds_left
         )  # fmt: skip
 
     def _seconds_left(self) -> float:
-        ledger = self._state.ledger
-        return 0.0 if self._stopped() else max(0.0, ledger.budget.search_until - ledger.seconds)
+        return 0.0 if self._stopped() else self._state.ledger.left().seconds

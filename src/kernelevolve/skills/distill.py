@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kernelevolve.candidates import Candidate
-from kernelevolve.candidates.structure import read_plan
-from kernelevolve.errors import InvalidCandidate
+from kernelevolve.candidates.structure import read_choices
 from kernelevolve.prompting import Step
 from kernelevolve.prompting.digest import tuning_digest
 from kernelevolve.prompting.trimming import visible
@@ -115,12 +114,7 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
 
 def _plan(candidate: Candidate) -> dict[str, str]:
     """The structural decisions, one level deep: decision -> answer, as short lines."""
-    try:
-        plan = read_plan(candidate.source)
-    except InvalidCandidate:
-        return {}
-    choices = plan.get("choices", plan)
-    return {one_line(str(k)): one_line(str(v)) for k, v in choices.items()} if isinstance(choices, dict) else {}
+    return {one_line(name): one_line(answer) for name, answer in read_choices(candidate.source).items()}
 
 
 def _failures(store: Store, run: str, graph: SearchGraph) -> tuple[FailureGroup, ...]:

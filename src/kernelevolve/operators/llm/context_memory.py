@@ -11,7 +11,7 @@ from pydantic_ai.exceptions import UnexpectedModelBehavior
 from pydantic_ai.models import Model
 
 from kernelevolve.knowledge import KnowledgeBase
-from kernelevolve.operators.llm.templates import rendered
+from kernelevolve.operators.llm.instructions import rendered
 from kernelevolve.profilers.diagnosis import Bottleneck
 from kernelevolve.prompting import Analysis, Found, PromptContext, assemble
 

@@ -8,12 +8,12 @@ from pydantic_ai import Agent, ModelRetry
 from pydantic_ai.models import Model
 
 from kernelevolve.candidates import Candidate
-from kernelevolve.candidates.structure import read_space, split_config, structure_key
+from kernelevolve.candidates.structure import program_key, read_space
 from kernelevolve.errors import InvalidCandidate
-from kernelevolve.languages import detect
+from kernelevolve.languages import candidate_of
+from kernelevolve.operators.llm.instructions import rendered
 from kernelevolve.operators.llm.lint import complaints
 from kernelevolve.operators.llm.metered import Meter
-from kernelevolve.operators.llm.templates import rendered
 from kernelevolve.operators.llm.tools import Tools
 from kernelevolve.operators.operator import Retune
 from kernelevolve.prompting import Change, PromptContext, answered_source, assemble, change_between
@@ -68,15 +68,17 @@ class Conversation:
         wrong = complaints(answered, self.context.languages)
         if wrong:
             raise InvalidCandidate("; ".join(wrong))
-        source, config = split_config(answered)
-        candidate = Candidate(source=source, language=detect(source), config=config)
+        candidate = candidate_of(answered)
         if parent is None:
             return self._new(candidate)
-        change = change_between(parent.candidate.source, source)
+        change = change_between(parent.candidate.source, candidate.source)
         if change is Change.NOTHING:
-            if not parent.verdict.correct or config in (parent.candidate.config, read_space(source).default):
+            if not parent.verdict.correct or candidate.config in (
+                parent.candidate.config,
+                read_space(candidate.source).default,
+            ):
                 raise InvalidCandidate("it is the same program as before", fix="change the program")
-            return Retune(parent.node_id, config)
+            return Retune(parent.node_id, candidate.config)
         if change is Change.NUMBERS and parent.verdict.correct:
             raise InvalidCandidate(
                 f"it differs from node {parent.node_id} in numbers only",
@@ -85,6 +87,6 @@ class Conversation:
         return self._new(candidate)
 
     def _new(self, candidate: Candidate) -> Candidate:
-        if structure_key(candidate.source) in self.tried:
+        if program_key(candidate) in self.tried:
             raise InvalidCandidate("this very program was judged before", fix="write one that is not yet known")
         return candidate

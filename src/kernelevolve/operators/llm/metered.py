@@ -41,7 +41,6 @@ class Meter:
     answer_tokens: int
     retry_seconds: float
     seconds_left: Callable[[], float]
-    purpose: Purpose = Purpose.WRITE
     spent: Money = field(default_factory=Money)
     requests: int = 0
     cut_off: bool = False
@@ -49,11 +48,11 @@ class Meter:
 
 
 class Metered(WrapperModel):
-    """Wraps the model of one conversation."""
+    """Wraps the model of one conversation, or of one part of it."""
 
-    def __init__(self, wrapped: Model, label: str, meter: Meter) -> None:
+    def __init__(self, wrapped: Model, label: str, meter: Meter, purpose: Purpose) -> None:
         super().__init__(wrapped)
-        self._label, self._meter = label, meter
+        self._label, self._meter, self._purpose = label, meter, purpose
 
     async def request(
         self,
@@ -75,7 +74,7 @@ class Metered(WrapperModel):
             response, failure = await self._asked(messages, settings, model_request_parameters)
             money = Money() if response is None else self._cost(asked, response)
             meter.log.append(Exchange(
-                proposal=meter.proposal, ordinal=ordinal, attempt=attempt, purpose=meter.purpose, model=self._label,
+                proposal=meter.proposal, ordinal=ordinal, attempt=attempt, purpose=self._purpose, model=self._label,
                 request=asked, at=at, seconds=time.monotonic() - start,
                 response=None if response is None else _response_json(response),
                 failure="" if failure is None else failure.kind, detail="" if failure is None else failure.detail,

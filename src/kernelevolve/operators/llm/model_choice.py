@@ -41,6 +41,11 @@ class ModelChoice(BaseModel):
         """``provider:name``, as reports show it."""
         return f"{self.provider}:{self.name}"
 
+    @property
+    def operator(self) -> str:
+        """Name of the operator that this model is."""
+        return f"llm:{self.label}"
+
 
 def parse_model(text: str) -> ModelChoice:
     """``PROVIDER:NAME``, ``PROVIDER:NAME@URL``, each with ``=WEIGHT`` if wished. Raises InvalidRequest."""

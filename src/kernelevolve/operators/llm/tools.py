@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kernelevolve.candidates import Candidate
-from kernelevolve.candidates.structure import split_config
 from kernelevolve.errors import InvalidCandidate, InvalidRequest
 from kernelevolve.knowledge import KnowledgeBase
-from kernelevolve.languages import detect
+from kernelevolve.languages import candidate_of
 from kernelevolve.operators.llm.lint import complaints
 from kernelevolve.operators.workshop import Workshop
 from kernelevolve.prompting import Found, fenced, shortened, trimmed_log
@@ -92,8 +90,7 @@ class Tools:
         if not self._act():
             return _NO_MORE
         try:
-            source, config = split_config(program)
-            candidate = Candidate(source=source, language=detect(source), config=config)
+            candidate = candidate_of(program)
         except InvalidCandidate as error:
             return error.sentence
         verdict = self._workshop.build(candidate)

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from pydantic_ai import Agent
 from pydantic_ai.exceptions import AgentRunError
-from pydantic_ai.models import Model
 
 from kernelevolve.candidates import Candidate
 from kernelevolve.knowledge import KnowledgeBase
@@ -16,11 +15,11 @@ from kernelevolve.operators.llm import loop
 from kernelevolve.operators.llm.context_memory import analyse, deep_search
 from kernelevolve.operators.llm.conversation import Conversation
 from kernelevolve.operators.llm.failure import AnswerLost, FailureKind
+from kernelevolve.operators.llm.instructions import rendered
 from kernelevolve.operators.llm.metered import Abandoned, Meter, Metered
 from kernelevolve.operators.llm.model_choice import ModelChoice, open_model
 from kernelevolve.operators.llm.prices import known_price
 from kernelevolve.operators.llm.settings import WritingSettings
-from kernelevolve.operators.llm.templates import rendered
 from kernelevolve.operators.llm.tools import Tools
 from kernelevolve.operators.operator import ProposalContext, ProposalLost, Retune
 from kernelevolve.operators.purse import Purse, PurseEmpty
@@ -43,13 +42,12 @@ class LanguageModel:
         choice: ModelChoice,
         settings: WritingSettings,
         knowledge: KnowledgeBase,
-        opened: Callable[..., Model] = open_model,
     ) -> None:
         """Raises MissingTarget if the model's library or key is missing. Nothing is sent yet."""
-        self.name = f"llm:{choice.label}"
+        self.name = choice.operator
         self.weight = choice.weight
         self._choice, self._settings, self._knowledge = choice, settings, knowledge
-        self._model = opened(choice, request_seconds=settings.request_seconds)
+        self._model = open_model(choice, request_seconds=settings.request_seconds)
         self._price = settings.price or known_price(choice)
         self._exhausted = ""
         self._lost = 0
@@ -90,23 +88,19 @@ class LanguageModel:
     def distil(self, facts: str, purse: Purse, log: ExchangeLog) -> str:
         """What a run has learnt, in words. Raises AgentRunError, AnswerLost or PurseEmpty if there are none."""
         meter = self._meter(AFTER_ALL, purse, log, lambda: _DISTILLING_SECONDS)
-        meter.purpose = Purpose.DISTILL
-        agent = Agent(Metered(self._model, self._choice.label, meter), instructions=rendered("distil"), retries=1)
+        agent = Agent(self._metered(meter, Purpose.DISTILL), instructions=rendered("distil"), retries=1)
         return loop.run(agent.run(facts)).output
 
     async def _converse(self, context: ProposalContext, workshop: Workshop, meter: Meter) -> Candidate | Retune:
         settings, brief = self._settings, workshop.brief
-        model = Metered(self._model, self._choice.label, meter)
         if settings.analyse and brief.parents:
-            meter.purpose = Purpose.ANALYSE
-            analysis = await analyse(model, brief)
-            meter.purpose = Purpose.WRITE
+            analysis = await analyse(self._metered(meter, Purpose.ANALYSE), brief)
             if analysis is not None:
                 pages = deep_search(self._knowledge, brief, analysis, len(brief.ancestors))
                 brief = replace(brief, analysis=analysis, found=pages or brief.found)
         tools = Tools(workshop, self._knowledge, settings.actions)
         conversation = Conversation(
-            model, meter, brief, context.tried, tools, settings.actions, settings.repairs
+            self._metered(meter, Purpose.WRITE), meter, brief, context.tried, tools, settings.actions, settings.repairs
         )  # fmt: skip
         tokens = settings.prompt_tokens
         while True:
@@ -124,6 +118,9 @@ class LanguageModel:
             seconds_left,
         )  # fmt: skip
 
+    def _metered(self, meter: Meter, purpose: Purpose) -> Metered:
+        return Metered(self._model, self._choice.label, meter, purpose)
+
     def _count_lost(self, reason: str, *, for_good: bool = False) -> None:
         self._lost += 1
         if for_good:
@@ -134,15 +131,20 @@ class LanguageModel:
     def _conclusion(
         self, context: ProposalContext, meter: Meter, found: Candidate | Retune | None, reason: str
     ) -> Conclusion:
-        ending = (
-            Ending.NOTHING if found is None else Ending.RETUNE if isinstance(found, Retune) else Ending.CANDIDATE
-        )  # fmt: skip
-        return Conclusion(
+        nothing = Conclusion(
             proposal=context.number, operator=self.name, parents=tuple(p.node_id for p in context.parents),
-            ending=ending,
-            source=found.source if isinstance(found, Candidate) else "",
-            language=found.language if isinstance(found, Candidate) else "",
-            config={} if found is None else dict(found.config),
-            node=found.node if isinstance(found, Retune) else None,
-            reason=reason, exhausted=self._exhausted, tokens=meter.spent.tokens, dollars=meter.spent.dollars,
+            ending=Ending.NOTHING, reason=reason, exhausted=self._exhausted, tokens=meter.spent.tokens,
+            dollars=meter.spent.dollars,
         )  # fmt: skip
+        match found:
+            case Candidate():
+                own: dict[str, object] = {
+                    "ending": Ending.CANDIDATE,
+                    "source": found.source,
+                    "language": found.language,
+                }
+            case Retune():
+                own = {"ending": Ending.RETUNE, "node": found.node}
+            case None:
+                return nothing
+        return nothing.model_copy(update={**own, "config": found.config})
