@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "kernelevolve"
 LONGEST_FILE = 400
 
 ROOMS = (
-    ("errors", "hashing", "registry", "candidates", "problems", "languages", "targets"),
+    ("version", "errors", "hashing", "registry", "candidates", "problems", "languages", "targets"),
     ("workers", "profilers", "judge"),
     ("tuning", "knowledge", "prompting", "operators", "search", "store"),
     ("skills", "engine"),
