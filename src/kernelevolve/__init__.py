@@ -11,6 +11,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from kernelevolve.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from kernelevolve.errors import KernelEvolveError
     from kernelevolve.problems import Distribution, Problem, TolerancePolicy, Workload
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
     from kernelevolve.run import BestKernel, Run, RunSummary
     from kernelevolve.session import optimize, resume, verify
     from kernelevolve.workspace import open_run
-
-__version__ = "0.1.0"
 
 _HOME = {
     "KernelEvolveError": "kernelevolve.errors",

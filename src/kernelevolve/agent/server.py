@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kernelevolve import __version__
 from kernelevolve.agent.dialogue import Dialogue, start
 from kernelevolve.agent.documents import asked_document, best_document, told_document, verdict_document
 from kernelevolve.errors import InvalidRequest, KernelEvolveError
 from kernelevolve.prompting import Memory, Retriever
+from kernelevolve.version import __version__
 from kernelevolve.workers.sandbox import Sandbox
 from kernelevolve.workspace import open_run
 

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
-from kernelevolve import __version__
 from kernelevolve.cli.agent import ask, finish, start, tell
 from kernelevolve.cli.boundary import guarded
 from kernelevolve.cli.doctor import doctor
@@ -23,6 +22,7 @@ from kernelevolve.cli.selftest import selftest
 from kernelevolve.cli.show import show
 from kernelevolve.cli.verify import verify
 from kernelevolve.cli.vet import vet
+from kernelevolve.version import __version__
 
 app = typer.Typer(
     add_completion=False,

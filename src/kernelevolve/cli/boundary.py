@@ -12,9 +12,9 @@ from typing import Any
 
 import typer
 
-from kernelevolve import __version__
 from kernelevolve.cli.terminal import print_json
 from kernelevolve.errors import KernelEvolveError
+from kernelevolve.version import __version__
 
 EXIT_BAD_INPUT, EXIT_CRASH, EXIT_INTERRUPTED = 2, 70, 130
 

@@ -12,7 +12,6 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from kernelevolve import __version__
 from kernelevolve.judge.verdict import VerdictKind
 from kernelevolve.report import claim, units
 from kernelevolve.report.charts import CHART_HEIGHT, CHART_WIDTH, fitness_chart, strip_plots
@@ -23,6 +22,7 @@ from kernelevolve.report.knobs import knobs
 from kernelevolve.report.style import VERDICT_COLORS
 from kernelevolve.report.tree import lay_out
 from kernelevolve.run import Run
+from kernelevolve.version import __version__
 
 _SOURCE_BYTES = 6_000_000
 """Sources embedded in all: beyond that, those of the least interesting nodes are left to ``kernelevolve show``."""

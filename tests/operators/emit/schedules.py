@@ -7,19 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
-from kernelevolve.operators.synthesis.expr import (
-    Buffer,
-    Cast,
-    Const,
-    Expr,
-    IndexValue,
-    Load,
-    Masked,
-    Op,
-    Role,
-    Search,
-)
-from kernelevolve.operators.synthesis.index import Index, Value, Var
+from kernelevolve.operators.synthesis.buffer import Buffer, Role
+from kernelevolve.operators.synthesis.expr import Cast, Const, Expr, IndexValue, Load, Masked, Op, Search, Value
+from kernelevolve.operators.synthesis.index import Index, Var
 from kernelevolve.operators.synthesis.ir import Combine, Program, Segment, Target
 from kernelevolve.operators.synthesis.kernels import Accumulate, Assign, LoopKernel, Pass, ProductPass, Schedule
 

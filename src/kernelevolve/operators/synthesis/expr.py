@@ -1,76 +1,20 @@
-"""Buffers and the scalar expressions over them: the value of one element.
+"""Scalar expressions over buffers: the value of one element.
 
-Buffers are row-major and contiguous. Views have been composed into the index of each load. Low-precision values
-(float16, bfloat16) are computed in float32: a load of such a buffer is wrapped in a ``Cast`` to float32, and a store
-rounds to the dtype of the buffer.
+Views have been composed into the index of each load. Low-precision values (float16, bfloat16) are computed in float32:
+a load of such a buffer is wrapped in a ``Cast`` to float32, and a store rounds to the dtype of the buffer.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 from typing import TypeAlias
 
-from kernelevolve.operators.synthesis.index import FloorDiv, Index, Mod, Value, Var
-
-DType: TypeAlias = str
-"""A torch dtype name without 'torch.': 'float32', 'float16', 'bfloat16', 'float64', 'int64', 'bool', …"""
-
-FLOATING = frozenset({"float16", "bfloat16", "float32", "float64"})
-INTEGRAL = frozenset({"int8", "int16", "int32", "int64", "uint8"})
-DTYPES = FLOATING | INTEGRAL | {"bool"}
-ITEM_BYTES: Mapping[DType, int] = {
-    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "float32": 4,
-    "int64": 8, "float64": 8,
-}  # fmt: skip
-
-
-def compute_dtype(dtype: DType) -> DType:
-    """The dtype in which values of a storage dtype are computed: float32 for the two 16-bit floats, else itself."""
-    return "float32" if dtype in ("float16", "bfloat16") else dtype
-
-
-class Role(StrEnum):
-    """What a buffer is to the program."""
-
-    INPUT = "input"
-    WEIGHT = "weight"
-    """A parameter or registered buffer of the module; its content may change between calls."""
-    CONSTANT = "constant"
-    """A tensor literal of the reference, the same in every call."""
-    TEMPORARY = "temporary"
-    OUTPUT = "output"
-    FAMILY = "family"
-    """Several buffers of one rank and dtype seen as one: the first index chooses the member."""
-    ROW = "row"
-    """Scratch of one row of a kernel (see ``kernels.LoopKernel``); never in memory between kernels."""
-
-
-@dataclass(frozen=True)
-class Buffer:
-    """A contiguous row-major tensor. ``name`` is unique in a program and a valid identifier in C and Python."""
-
-    name: str
-    shape: tuple[Index, ...]
-    dtype: DType
-    role: Role
-    members: tuple[Buffer, ...] = ()
-    """For a FAMILY: the buffers that the first index chooses from. ``shape[1:]`` is the shape of each member, except
-    that ragged leading sizes are given by their maximum."""
-
-    @property
-    def numel(self) -> Index:
-        """Elements."""
-        total = Index.of(1)
-        for size in self.shape:
-            total = total * size
-        return total
-
-
-# Expressions
+from kernelevolve.operators.synthesis.buffer import Buffer
+from kernelevolve.operators.synthesis.dtype import FLOATING, INTEGRAL, DType
+from kernelevolve.operators.synthesis.index import Index, Size, Var
 
 
 @dataclass(frozen=True)
@@ -251,6 +195,52 @@ class TableValue:
 
 Expr: TypeAlias = Const | Load | Op | Cast | IndexValue | Masked | Search | TableValue
 
+
+@dataclass(frozen=True)
+class Value:
+    """A position read from memory (a gather), an atom of an index: ``0 <= expr < bound``, which lowering guarantees."""
+
+    expr: Expr
+    bound: Index
+
+    def __str__(self) -> str:
+        return f"<{self.expr}>"
+
+    @property
+    def variables(self) -> frozenset[Var]:
+        return self.expr.variables
+
+    @property
+    def sizes(self) -> frozenset[Size]:
+        return frozenset()
+
+    @property
+    def greatest(self) -> Index:
+        return self.bound - 1
+
+    def substitute(self, mapping: Mapping[Var, Index]) -> Index:
+        return Index.of(Value(self.expr.substitute(mapping), self.bound))
+
+    def evaluate(self, environment: Mapping[str, int]) -> int:
+        raise KeyError(str(self))
+
+
+def cast(expr: Expr, dtype: DType) -> Expr:
+    """``expr`` converted to a dtype; nothing if it has it, a literal if it is one."""
+    if expr.dtype == dtype:
+        return expr
+    if isinstance(expr, Const):
+        if dtype == "bool":
+            return Const(bool(expr.value), dtype)
+        if dtype in FLOATING:
+            return Const(float(expr.value), dtype)
+        if math.isfinite(expr.value):
+            return Const(int(expr.value), dtype)
+    if isinstance(expr, IndexValue) and dtype in INTEGRAL:
+        return IndexValue(expr.index, dtype)
+    return Cast(expr, dtype)
+
+
 OPERATIONS: Mapping[str, int] = {
     # arithmetic
     "add": 2, "sub": 2, "mul": 2, "div": 2, "neg": 1, "abs": 1, "sign": 1, "reciprocal": 1, "square": 1,
@@ -272,111 +262,3 @@ OPERATIONS: Mapping[str, int] = {
 """Primitive -> number of arguments. ``maximum`` and ``minimum`` propagate NaN; ``and``, ``or``, ``xor``, ``not`` are
 bitwise on integers and logical on bool; ``remainder`` has the sign of the divisor, ``fmod`` of the dividend;
 ``softplus`` is log(1 + exp(x)) for every x, computed without overflow."""
-
-
-def children(expr: Expr) -> tuple[Expr, ...]:
-    """Direct sub-expressions, those inside indices (gathers) excluded; see ``indices``."""
-    if isinstance(expr, Op):
-        return expr.args
-    if isinstance(expr, Cast):
-        return (expr.arg,)
-    if isinstance(expr, Masked):
-        return (expr.condition, expr.value, expr.other)
-    if isinstance(expr, Search):
-        return (expr.value,)
-    return ()
-
-
-def indices(expr: Expr) -> tuple[Index, ...]:
-    """Index expressions that stand directly in an expression."""
-    if isinstance(expr, Load):
-        return expr.index
-    if isinstance(expr, Search):
-        return (*expr.row, expr.length)
-    if isinstance(expr, (IndexValue, TableValue)):
-        return (expr.index,)
-    return ()
-
-
-def walk(expr: Expr) -> Iterator[Expr]:
-    """The expression and all below it, also those inside indices, parents first."""
-    yield expr
-    for child in children(expr):
-        yield from walk(child)
-    for index in indices(expr):
-        yield from walk_index(index)
-
-
-def walk_index(index: Index) -> Iterator[Expr]:
-    """All expressions read inside an index."""
-    for atom in index.atoms:
-        if isinstance(atom, Value):
-            yield from walk(atom.expr)
-        elif isinstance(atom, (FloorDiv, Mod)):
-            yield from walk_index(atom.numerator)
-
-
-def rebuild(expr: Expr, leaf: Callable[[Expr], Expr | None]) -> Expr:
-    """The expression with each node for which ``leaf`` gives a replacement replaced, top down, also in indices."""
-    replaced = leaf(expr)
-    if replaced is not None:
-        return replaced
-    if isinstance(expr, Op):
-        return Op(expr.name, tuple(rebuild(a, leaf) for a in expr.args), expr.dtype)
-    if isinstance(expr, Cast):
-        return cast(rebuild(expr.arg, leaf), expr.dtype)
-    if isinstance(expr, Masked):
-        return Masked(rebuild(expr.condition, leaf), rebuild(expr.value, leaf), rebuild(expr.other, leaf))
-    if isinstance(expr, Load):
-        return Load(expr.buffer, tuple(rebuild_index(i, leaf) for i in expr.index))
-    if isinstance(expr, Search):
-        row = tuple(rebuild_index(i, leaf) for i in expr.row)
-        return Search(
-            expr.sorted, row, rebuild_index(expr.length, leaf), rebuild(expr.value, leaf), expr.right, expr.dtype
-        )
-    if isinstance(expr, IndexValue):
-        return IndexValue(rebuild_index(expr.index, leaf), expr.dtype)
-    if isinstance(expr, TableValue):
-        return TableValue(expr.values, rebuild_index(expr.index, leaf), expr.dtype)
-    return expr
-
-
-def rebuild_index(index: Index, leaf: Callable[[Expr], Expr | None]) -> Index:
-    """``rebuild`` applied to the values read inside an index."""
-    if not any(isinstance(a, (Value, FloorDiv, Mod)) for a in index.atoms):
-        return index
-    total = Index()
-    for monomial, coefficient in index.terms:
-        term = Index.of(coefficient)
-        for atom in monomial:
-            if isinstance(atom, Value):
-                term = term * Index.of(Value(rebuild(atom.expr, leaf), atom.bound))
-            elif isinstance(atom, FloorDiv):
-                term = term * (rebuild_index(atom.numerator, leaf) // atom.denominator)
-            elif isinstance(atom, Mod):
-                term = term * (rebuild_index(atom.numerator, leaf) % atom.denominator)
-            else:
-                term = term * Index.of(atom)
-        total = total + term
-    return total
-
-
-def cast(expr: Expr, dtype: DType) -> Expr:
-    """``expr`` converted to a dtype; nothing if it has it, a literal if it is one."""
-    if expr.dtype == dtype:
-        return expr
-    if isinstance(expr, Const):
-        if dtype == "bool":
-            return Const(bool(expr.value), dtype)
-        if dtype in FLOATING:
-            return Const(float(expr.value), dtype)
-        if math.isfinite(expr.value):
-            return Const(int(expr.value), dtype)
-    if isinstance(expr, IndexValue) and dtype in INTEGRAL:
-        return IndexValue(expr.index, dtype)
-    return Cast(expr, dtype)
-
-
-def loads(expr: Expr) -> Iterator[Load]:
-    """All loads of an expression, also those inside indices."""
-    return (e for e in walk(expr) if isinstance(e, Load))

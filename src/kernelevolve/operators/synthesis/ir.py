@@ -11,8 +11,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from kernelevolve.operators.synthesis.expr import Buffer, Expr, Load, Search, walk
-from kernelevolve.operators.synthesis.index import Index, Size, Var, strides_of
+from kernelevolve.operators.synthesis.buffer import Buffer
+from kernelevolve.operators.synthesis.expr import Expr, Load, Search
+from kernelevolve.operators.synthesis.index import Index, Size, Var
+from kernelevolve.operators.synthesis.layout import strides_of
+from kernelevolve.operators.synthesis.traversal import walk
 
 
 @dataclass(frozen=True)

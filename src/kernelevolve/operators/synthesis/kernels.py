@@ -17,9 +17,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from kernelevolve.operators.synthesis.expr import Buffer, Expr, Load, Role, Search, walk
+from kernelevolve.operators.synthesis.buffer import Buffer, Role
+from kernelevolve.operators.synthesis.expr import Expr, Load, Search
 from kernelevolve.operators.synthesis.index import Var
 from kernelevolve.operators.synthesis.ir import Combine, Extern, Program, Segment, Target
+from kernelevolve.operators.synthesis.traversal import walk
 
 
 @dataclass(frozen=True)

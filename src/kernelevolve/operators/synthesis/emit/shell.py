@@ -18,9 +18,9 @@ from typing import Any
 
 import torch
 
+from kernelevolve.operators.synthesis.buffer import Buffer
 from kernelevolve.operators.synthesis.emit.emitter import Emitted
 from kernelevolve.operators.synthesis.emit.torch_form import literal, torch_statements
-from kernelevolve.operators.synthesis.expr import Buffer
 from kernelevolve.operators.synthesis.index import Index
 from kernelevolve.operators.synthesis.ir import Extern, Program, StridedView
 from kernelevolve.operators.synthesis.kernels import Schedule

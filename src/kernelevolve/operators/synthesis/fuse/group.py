@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from kernelevolve.operators.synthesis.expr import Buffer, Expr, Load, children, walk
+from kernelevolve.operators.synthesis.buffer import Buffer
+from kernelevolve.operators.synthesis.expr import Expr, Load
 from kernelevolve.operators.synthesis.fuse.solve import solve
-from kernelevolve.operators.synthesis.index import Index, Var, flatten, product_of
+from kernelevolve.operators.synthesis.index import Index, Var
 from kernelevolve.operators.synthesis.ir import (
     Pointwise,
     Product,
@@ -17,6 +18,8 @@ from kernelevolve.operators.synthesis.ir import (
     read_buffers,
     written_buffers,
 )
+from kernelevolve.operators.synthesis.layout import flatten, product_of
+from kernelevolve.operators.synthesis.traversal import children, walk
 
 Member = Pointwise | Reduction | Product
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from kernelevolve.operators.synthesis.buffer import Buffer, Role
+from kernelevolve.operators.synthesis.dtype import compute_dtype
 from kernelevolve.operators.synthesis.emit.emitter import Traits
-from kernelevolve.operators.synthesis.expr import Buffer, Expr, Load, Role, compute_dtype, rebuild, rebuild_index
+from kernelevolve.operators.synthesis.expr import Expr, Load
 from kernelevolve.operators.synthesis.fuse.group import Group, Member, reads, targets
 from kernelevolve.operators.synthesis.fuse.solve import solve
-from kernelevolve.operators.synthesis.index import Index, Var, product_of
+from kernelevolve.operators.synthesis.index import Index, Var
 from kernelevolve.operators.synthesis.ir import Pointwise, Product, Reduction, Segment, Target
 from kernelevolve.operators.synthesis.kernels import Accumulate, Assign, LoopKernel, Pass, ProductPass
+from kernelevolve.operators.synthesis.layout import product_of
+from kernelevolve.operators.synthesis.traversal import rebuild, rebuild_index
 
 
 @dataclass

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from kernelevolve.operators.synthesis.buffer import Buffer, Role
 from kernelevolve.operators.synthesis.emit.emitter import Traits
-from kernelevolve.operators.synthesis.expr import Buffer, Role
 from kernelevolve.operators.synthesis.fuse.group import Group, Member, joined, seed
 from kernelevolve.operators.synthesis.fuse.passes import kernel_of
-from kernelevolve.operators.synthesis.index import product_of
 from kernelevolve.operators.synthesis.ir import (
     Extern,
     Operation,
@@ -20,6 +19,7 @@ from kernelevolve.operators.synthesis.ir import (
     written_buffers,
 )
 from kernelevolve.operators.synthesis.kernels import Schedule, Step
+from kernelevolve.operators.synthesis.layout import product_of
 from kernelevolve.operators.synthesis.plan import Planner
 
 _FEW_ROWS = 8

@@ -16,7 +16,8 @@ import sympy  # type: ignore[import-untyped]
 import torch
 from torch import fx
 
-from kernelevolve.operators.synthesis.expr import Buffer, Load, Role
+from kernelevolve.operators.synthesis.buffer import Buffer, Role
+from kernelevolve.operators.synthesis.expr import Load
 from kernelevolve.operators.synthesis.index import Index, Size
 from kernelevolve.operators.synthesis.ir import Operation, Program, SizeBinding
 from kernelevolve.operators.synthesis.lower import (  # noqa: F401 - each registers its overloads

@@ -10,23 +10,12 @@ from typing import Any
 import torch
 from torch import fx
 
-from kernelevolve.operators.synthesis.expr import (
-    DTYPES,
-    INTEGRAL,
-    Buffer,
-    Cast,
-    Const,
-    DType,
-    Expr,
-    IndexValue,
-    Load,
-    Op,
-    Role,
-    cast,
-    compute_dtype,
-)
-from kernelevolve.operators.synthesis.index import Index, Var, flatten, non_negative, strides_of
+from kernelevolve.operators.synthesis.buffer import Buffer, Role
+from kernelevolve.operators.synthesis.dtype import DTYPES, INTEGRAL, DType, compute_dtype
+from kernelevolve.operators.synthesis.expr import Cast, Const, Expr, IndexValue, Load, Op, cast
+from kernelevolve.operators.synthesis.index import Index, Var, non_negative
 from kernelevolve.operators.synthesis.ir import Operation, Pointwise, StridedView, Target
+from kernelevolve.operators.synthesis.layout import flatten, strides_of
 
 
 class NotLowered(Exception):

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from kernelevolve.operators.synthesis.expr import Buffer
+from kernelevolve.operators.synthesis.buffer import Buffer
 from kernelevolve.operators.synthesis.ir import Extern
 from kernelevolve.operators.synthesis.lower.context import Lowering, NotLowered, Tensor, dtype_name
 

@@ -7,19 +7,9 @@ from typing import Any
 
 from torch import fx
 
-from kernelevolve.operators.synthesis.expr import (
-    Cast,
-    Const,
-    Expr,
-    IndexValue,
-    Load,
-    Masked,
-    Op,
-    Search,
-    cast,
-    compute_dtype,
-)
-from kernelevolve.operators.synthesis.index import Index, Value, Var
+from kernelevolve.operators.synthesis.dtype import compute_dtype
+from kernelevolve.operators.synthesis.expr import Cast, Const, Expr, IndexValue, Load, Masked, Op, Search, Value, cast
+from kernelevolve.operators.synthesis.index import Index, Var
 from kernelevolve.operators.synthesis.ir import Combine, Reduction, Segment, Target
 from kernelevolve.operators.synthesis.lower.context import Lowering, NotLowered, Tensor, op, positions
 from kernelevolve.operators.synthesis.lower.pointwise import common_dtype

@@ -8,9 +8,11 @@ from typing import Any
 import torch
 from torch import fx
 
-from kernelevolve.operators.synthesis.expr import Const, Expr, compute_dtype
-from kernelevolve.operators.synthesis.index import Index, flatten, product_of, unflatten
+from kernelevolve.operators.synthesis.dtype import compute_dtype
+from kernelevolve.operators.synthesis.expr import Const, Expr
+from kernelevolve.operators.synthesis.index import Index
 from kernelevolve.operators.synthesis.ir import Combine
+from kernelevolve.operators.synthesis.layout import flatten, product_of, unflatten
 from kernelevolve.operators.synthesis.lower.context import Lowering, NotLowered, Tensor, op
 from kernelevolve.operators.synthesis.lower.reductions import divided, moments, reduce
 from kernelevolve.operators.synthesis.lower.table import arguments, lowers

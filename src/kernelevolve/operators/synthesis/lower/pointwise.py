@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from kernelevolve.operators.synthesis.expr import INTEGRAL, Const, DType, Expr, cast, compute_dtype
+from kernelevolve.operators.synthesis.dtype import INTEGRAL, DType, compute_dtype
+from kernelevolve.operators.synthesis.expr import Const, Expr, cast
 from kernelevolve.operators.synthesis.index import Index
 from kernelevolve.operators.synthesis.lower.context import (
     Argument,

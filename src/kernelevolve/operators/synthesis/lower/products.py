@@ -7,7 +7,8 @@ from typing import Any
 
 from torch import fx
 
-from kernelevolve.operators.synthesis.expr import INTEGRAL, Const, Expr, cast, compute_dtype
+from kernelevolve.operators.synthesis.dtype import INTEGRAL, compute_dtype
+from kernelevolve.operators.synthesis.expr import Const, Expr, cast
 from kernelevolve.operators.synthesis.index import Index, Var
 from kernelevolve.operators.synthesis.ir import Extern, Product, Target
 from kernelevolve.operators.synthesis.lower.context import Lowering, NotLowered, Tensor, op, positions, scalar

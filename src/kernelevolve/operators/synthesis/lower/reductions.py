@@ -6,18 +6,12 @@ from collections.abc import Callable, Sequence
 
 from torch import fx
 
-from kernelevolve.operators.synthesis.expr import (
-    INTEGRAL,
-    Buffer,
-    Cast,
-    Const,
-    DType,
-    Expr,
-    IndexValue,
-    compute_dtype,
-)
-from kernelevolve.operators.synthesis.index import Index, product_of
+from kernelevolve.operators.synthesis.buffer import Buffer
+from kernelevolve.operators.synthesis.dtype import INTEGRAL, DType, compute_dtype
+from kernelevolve.operators.synthesis.expr import Cast, Const, Expr, IndexValue
+from kernelevolve.operators.synthesis.index import Index
 from kernelevolve.operators.synthesis.ir import Combine, Pointwise, Reduction, Target
+from kernelevolve.operators.synthesis.layout import product_of
 from kernelevolve.operators.synthesis.lower.context import Lowering, NotLowered, Tensor, op, positions
 from kernelevolve.operators.synthesis.lower.table import arguments, lowers
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from kernelevolve.operators.synthesis.expr import Buffer, Expr, Load, Search, rebuild, rebuild_index
+from kernelevolve.operators.synthesis.buffer import Buffer
+from kernelevolve.operators.synthesis.expr import Expr, Load, Search
 from kernelevolve.operators.synthesis.ir import (
     Extern,
     Operation,
@@ -16,6 +17,7 @@ from kernelevolve.operators.synthesis.ir import (
     StridedView,
     Target,
 )
+from kernelevolve.operators.synthesis.traversal import rebuild, rebuild_index
 
 
 def retarget(operation: Operation, exchange: Mapping[Buffer, Buffer]) -> Operation:

@@ -8,8 +8,9 @@ from typing import Any
 from torch import fx
 
 from kernelevolve.operators.synthesis.expr import Const, Expr, IndexValue, Masked, Op, cast
-from kernelevolve.operators.synthesis.index import Index, flatten, unflatten
+from kernelevolve.operators.synthesis.index import Index
 from kernelevolve.operators.synthesis.ir import Pointwise, Target
+from kernelevolve.operators.synthesis.layout import flatten, unflatten
 from kernelevolve.operators.synthesis.lower.context import Lowering, Tensor, positions
 from kernelevolve.operators.synthesis.lower.table import arguments, lowers
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kernelevolve.operators.synthesis.buffer import Buffer, Role
 from kernelevolve.operators.synthesis.emit.emitter import Traits
-from kernelevolve.operators.synthesis.expr import Buffer, Cast, Expr, Load, Role
-from kernelevolve.operators.synthesis.index import Index, Var, product_of
+from kernelevolve.operators.synthesis.expr import Cast, Expr, Load
+from kernelevolve.operators.synthesis.index import Index, Var
 from kernelevolve.operators.synthesis.ir import (
     Extern,
     Operation,
@@ -21,6 +22,7 @@ from kernelevolve.operators.synthesis.ir import (
     Target,
     read_buffers,
 )
+from kernelevolve.operators.synthesis.layout import product_of
 from kernelevolve.operators.synthesis.plan import Planner
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kernelevolve.operators.synthesis.buffer import Buffer
 from kernelevolve.operators.synthesis.emit.emitter import Traits
-from kernelevolve.operators.synthesis.expr import Buffer
 from kernelevolve.operators.synthesis.ir import Operation, Program, read_buffers, written_buffers
 from kernelevolve.operators.synthesis.plan import Planner
 

@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kernelevolve.operators.synthesis.buffer import Buffer, Role
 from kernelevolve.operators.synthesis.emit.emitter import Traits
-from kernelevolve.operators.synthesis.expr import (
-    Buffer,
-    Cast,
-    Const,
-    Expr,
-    Load,
-    Op,
-    Role,
-    Search,
-    rebuild,
-    rebuild_index,
-    walk,
-)
-from kernelevolve.operators.synthesis.index import Index, Var, product_of
+from kernelevolve.operators.synthesis.expr import Cast, Const, Expr, Load, Op, Search
+from kernelevolve.operators.synthesis.index import Index, Var
 from kernelevolve.operators.synthesis.ir import (
     Extern,
     Operation,
@@ -30,7 +19,9 @@ from kernelevolve.operators.synthesis.ir import (
     read_buffers,
     written_buffers,
 )
+from kernelevolve.operators.synthesis.layout import product_of
 from kernelevolve.operators.synthesis.plan import Planner
+from kernelevolve.operators.synthesis.traversal import rebuild, rebuild_index, walk
 
 _COSTS = {"div": 4, "sqrt": 4, "rsqrt": 6, "remainder": 6, "fmod": 6, "floor_divide": 6, "trunc_divide": 6, "pow": 40}
 _CHEAP = frozenset(

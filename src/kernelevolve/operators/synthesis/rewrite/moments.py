@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kernelevolve.operators.synthesis.buffer import Buffer, Role
 from kernelevolve.operators.synthesis.emit.emitter import Traits
-from kernelevolve.operators.synthesis.expr import Buffer, Cast, Const, Expr, IndexValue, Load, Op, Role
-from kernelevolve.operators.synthesis.index import Index, product_of
+from kernelevolve.operators.synthesis.expr import Cast, Const, Expr, IndexValue, Load, Op
+from kernelevolve.operators.synthesis.index import Index
 from kernelevolve.operators.synthesis.ir import Combine, Operation, Pointwise, Program, Reduction, Target
+from kernelevolve.operators.synthesis.layout import product_of
 from kernelevolve.operators.synthesis.plan import Planner
 
 

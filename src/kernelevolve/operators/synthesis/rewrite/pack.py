@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kernelevolve.operators.synthesis.buffer import Buffer, Role
 from kernelevolve.operators.synthesis.emit.emitter import Traits
-from kernelevolve.operators.synthesis.expr import Buffer, Cast, Expr, Load, Role
-from kernelevolve.operators.synthesis.index import Index, flatten, product_of
+from kernelevolve.operators.synthesis.expr import Cast, Expr, Load
+from kernelevolve.operators.synthesis.index import Index
 from kernelevolve.operators.synthesis.ir import Operation, Pointwise, Product, Program, Target, split_contracted
+from kernelevolve.operators.synthesis.layout import flatten, product_of
 from kernelevolve.operators.synthesis.plan import Planner
 from kernelevolve.operators.synthesis.rewrite.sink import stored_load
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from kernelevolve.operators.synthesis.emit.emitter import Traits
 from kernelevolve.operators.synthesis.expr import Op
-from kernelevolve.operators.synthesis.index import product_of
 from kernelevolve.operators.synthesis.ir import Combine, Operation, Pointwise, Product, Program, Reduction
+from kernelevolve.operators.synthesis.layout import product_of
 from kernelevolve.operators.synthesis.plan import Planner
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kernelevolve.operators.synthesis.buffer import Buffer, Role
 from kernelevolve.operators.synthesis.emit.emitter import Traits
-from kernelevolve.operators.synthesis.expr import Buffer, Cast, Expr, Load, Role
+from kernelevolve.operators.synthesis.expr import Cast, Expr, Load
 from kernelevolve.operators.synthesis.fuse.solve import solve
-from kernelevolve.operators.synthesis.index import Index, Var, product_of
+from kernelevolve.operators.synthesis.index import Index, Var
 from kernelevolve.operators.synthesis.ir import (
     Extern,
     Operation,
@@ -18,6 +19,7 @@ from kernelevolve.operators.synthesis.ir import (
     read_buffers,
     written_buffers,
 )
+from kernelevolve.operators.synthesis.layout import product_of
 from kernelevolve.operators.synthesis.plan import Planner
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kernelevolve.operators.synthesis.buffer import Buffer, Role
 from kernelevolve.operators.synthesis.emit.emitter import Traits
-from kernelevolve.operators.synthesis.expr import Buffer, Load, Role
-from kernelevolve.operators.synthesis.index import Index, Var, product_of
+from kernelevolve.operators.synthesis.expr import Load
+from kernelevolve.operators.synthesis.index import Index, Var
 from kernelevolve.operators.synthesis.ir import Combine, Operation, Program, Reduction, Target
+from kernelevolve.operators.synthesis.layout import product_of
 from kernelevolve.operators.synthesis.plan import Planner
 
 _FEW_RESULTS = 8

@@ -10,24 +10,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from kernelevolve.operators.synthesis.buffer import Buffer, Role
+from kernelevolve.operators.synthesis.dtype import INTEGRAL, DType
 from kernelevolve.operators.synthesis.emit.emitter import Traits
 from kernelevolve.operators.synthesis.expr import (
-    INTEGRAL,
-    Buffer,
     Cast,
     Const,
-    DType,
     Expr,
     IndexValue,
     Load,
     Masked,
     Op,
-    Role,
     Search,
     TableValue,
+    Value,
     cast,
 )
-from kernelevolve.operators.synthesis.index import Index, Value, Var
+from kernelevolve.operators.synthesis.index import Index, Var
 from kernelevolve.operators.synthesis.ir import (
     Operation,
     Pointwise,
@@ -201,10 +200,9 @@ class _Stack:
         rest = self._table_index(still)
         if all(m == moving[0] for m in moving):
             return moving[0] + rest
-        read = [_single_value(m) for m in moving]
-        if any(r is None for r in read):
+        values = [m.single for m in moving if isinstance(m.single, Value)]
+        if len(values) < len(moving):
             raise _Different
-        values = [r for r in read if r is not None]
         bound = max((v.bound for v in values), key=lambda b: b.constant or 0)
         return Index.of(Value(self._value([v.expr for v in values]), bound)) + rest
 
@@ -215,10 +213,3 @@ class _Stack:
             return values[0] + Index.of(self.axis) * steps.pop()
         table = TableValue(tuple(values), Index.of(self.axis), "int64")
         return Index.of(Value(table, Index.of(1 << 62)))
-
-
-def _single_value(index: Index) -> Value | None:
-    if len(index.terms) == 1 and index.terms[0][1] == 1 and len(index.terms[0][0]) == 1:
-        atom = index.terms[0][0][0]
-        return atom if isinstance(atom, Value) else None
-    return None

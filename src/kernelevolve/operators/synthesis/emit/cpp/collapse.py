@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from kernelevolve.operators.synthesis.expr import Expr, IndexValue, Load, Search, TableValue, walk
-from kernelevolve.operators.synthesis.index import Index, Var, flatten
+from kernelevolve.operators.synthesis.expr import Expr, IndexValue, Load, Search, TableValue
+from kernelevolve.operators.synthesis.index import Index, Var
 from kernelevolve.operators.synthesis.kernels import Accumulate, Assign, LoopKernel, Pass, ProductPass, targets_of
+from kernelevolve.operators.synthesis.layout import flatten
+from kernelevolve.operators.synthesis.traversal import walk
 
 
 def collapsed_rows(kernel: LoopKernel) -> LoopKernel:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kernelevolve.operators.synthesis.dtype import FLOATING, DType
 from kernelevolve.operators.synthesis.emit.cpp.operations import STORAGE_TYPES, VALUE_TYPES
 from kernelevolve.operators.synthesis.emit.cpp.text import Text
-from kernelevolve.operators.synthesis.expr import FLOATING, DType
 from kernelevolve.operators.synthesis.ir import Combine
 
 

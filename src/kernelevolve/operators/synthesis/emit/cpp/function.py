@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kernelevolve.operators.synthesis.buffer import Buffer
 from kernelevolve.operators.synthesis.emit.cpp.nest import Names, Scope
 from kernelevolve.operators.synthesis.emit.cpp.operations import STORAGE_TYPES
 from kernelevolve.operators.synthesis.emit.cpp.text import Text
-from kernelevolve.operators.synthesis.expr import Buffer, Expr, IndexValue, Load, Search, TableValue, walk
-from kernelevolve.operators.synthesis.index import Index, Size, Var, product_of, unflatten
+from kernelevolve.operators.synthesis.expr import Expr, IndexValue, Load, Search, TableValue
+from kernelevolve.operators.synthesis.index import Index, Size, Var
 from kernelevolve.operators.synthesis.kernels import LoopKernel, Pass, targets_of
+from kernelevolve.operators.synthesis.layout import product_of, unflatten
+from kernelevolve.operators.synthesis.traversal import walk
 
 
 class Function:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from kernelevolve.operators.synthesis.buffer import Buffer, Role
+from kernelevolve.operators.synthesis.dtype import FLOATING
 from kernelevolve.operators.synthesis.emit.cpp.operations import (
     STORAGE_TYPES,
     VALUE_TYPES,
@@ -15,8 +17,6 @@ from kernelevolve.operators.synthesis.emit.cpp.operations import (
 )
 from kernelevolve.operators.synthesis.emit.cpp.text import Text
 from kernelevolve.operators.synthesis.expr import (
-    FLOATING,
-    Buffer,
     Cast,
     Const,
     Expr,
@@ -24,24 +24,13 @@ from kernelevolve.operators.synthesis.expr import (
     Load,
     Masked,
     Op,
-    Role,
     Search,
     TableValue,
-    children,
-    indices,
-    walk,
-)
-from kernelevolve.operators.synthesis.index import (
-    FloorDiv,
-    Index,
-    Mod,
-    Size,
     Value,
-    Var,
-    flatten,
-    non_negative,
-    strides_of,
 )
+from kernelevolve.operators.synthesis.index import Atom, FloorDiv, Index, Mod, Size, Var, non_negative
+from kernelevolve.operators.synthesis.layout import flatten, strides_of
+from kernelevolve.operators.synthesis.traversal import children, indices, walk
 
 
 class Names:
@@ -249,13 +238,14 @@ class Scope:
             parts.append(f"{sign}{' ' if parts else ''}{' * '.join(names)}")
         return " ".join(parts)
 
-    def _atom(self, atom: Size | Var | FloorDiv | Mod | Value) -> str:
+    def _atom(self, atom: Atom) -> str:
         if isinstance(atom, Size):
             return atom.name
         if isinstance(atom, Var):
             return self.spelling.get(atom, atom.name)
         if isinstance(atom, Value):
             return self.value(atom.expr)
+        assert isinstance(atom, (FloorDiv, Mod))
         top, bottom = self.index(atom.numerator), self.index(atom.denominator)
         if not non_negative(atom.numerator):
             return f"ke::{'floor_divide' if isinstance(atom, FloorDiv) else 'remainder'}<int64_t>({top}, {bottom})"
@@ -333,7 +323,7 @@ def _computes(expr: Expr) -> bool:
     return not isinstance(expr, (Const, IndexValue)) and not (isinstance(expr, Cast) and not _computes(expr.arg))
 
 
-def _reads(atom: Size | Var | FloorDiv | Mod | Value) -> list[Expr]:
+def _reads(atom: Atom) -> list[Expr]:
     if isinstance(atom, Value):
         return list(walk(atom.expr))
     if isinstance(atom, (FloorDiv, Mod)):

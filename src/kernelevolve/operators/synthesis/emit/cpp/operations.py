@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from kernelevolve.operators.synthesis.expr import INTEGRAL, Const, DType
+from kernelevolve.operators.synthesis.dtype import INTEGRAL, DType
+from kernelevolve.operators.synthesis.expr import Const
 
 VALUE_TYPES: Mapping[DType, str] = {
     "float32": "float", "float64": "double", "float16": "float", "bfloat16": "float", "int8": "int8_t",

@@ -5,20 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kernelevolve.operators.synthesis.expr import (
-    Buffer,
-    Cast,
-    Const,
-    Expr,
-    IndexValue,
-    Load,
-    Masked,
-    Op,
-    Role,
-    walk,
-)
-from kernelevolve.operators.synthesis.index import Index, Var, unflatten
+from kernelevolve.operators.synthesis.buffer import Buffer, Role
+from kernelevolve.operators.synthesis.expr import Cast, Const, Expr, IndexValue, Load, Masked, Op
+from kernelevolve.operators.synthesis.index import Index, Var
 from kernelevolve.operators.synthesis.kernels import Assign, Pass, ProductPass, targets_of
+from kernelevolve.operators.synthesis.layout import unflatten
+from kernelevolve.operators.synthesis.traversal import walk
 
 
 def segments_of(passes: Sequence[Pass | ProductPass]) -> list[list[Pass | ProductPass]]:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from kernelevolve.operators.synthesis.buffer import Buffer, Role
+from kernelevolve.operators.synthesis.dtype import compute_dtype
 from kernelevolve.operators.synthesis.emit.cpp.collapse import collapsed_rows
 from kernelevolve.operators.synthesis.emit.cpp.function import Function
 from kernelevolve.operators.synthesis.emit.cpp.nest import Scope
@@ -26,9 +28,10 @@ from kernelevolve.operators.synthesis.emit.cpp.product_passes import (
 )
 from kernelevolve.operators.synthesis.emit.cpp.sweeps import sweep, write
 from kernelevolve.operators.synthesis.emit.cpp.text import Text
-from kernelevolve.operators.synthesis.expr import Buffer, Load, Role, compute_dtype
-from kernelevolve.operators.synthesis.index import Index, Var, flatten, product_of
+from kernelevolve.operators.synthesis.expr import Load
+from kernelevolve.operators.synthesis.index import Index, Var
 from kernelevolve.operators.synthesis.kernels import Assign, LoopKernel, Pass, ProductPass
+from kernelevolve.operators.synthesis.layout import flatten, product_of
 
 
 @dataclass

@@ -8,9 +8,10 @@ from kernelevolve.operators.synthesis.emit.cpp.nest import Scope, searches_in
 from kernelevolve.operators.synthesis.emit.cpp.stream import Streamed, streamed
 from kernelevolve.operators.synthesis.emit.cpp.sweeps import blocks, lane_body, sweep, write
 from kernelevolve.operators.synthesis.emit.cpp.text import Text
-from kernelevolve.operators.synthesis.index import Var, product_of
+from kernelevolve.operators.synthesis.index import Var
 from kernelevolve.operators.synthesis.ir import Program
 from kernelevolve.operators.synthesis.kernels import Assign, LoopKernel, Pass
+from kernelevolve.operators.synthesis.layout import product_of
 from kernelevolve.operators.synthesis.plan import Planner
 
 

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from kernelevolve.operators.synthesis.buffer import Buffer, Role
+from kernelevolve.operators.synthesis.dtype import ITEM_BYTES
 from kernelevolve.operators.synthesis.emit.cpp.collapse import collapsed_pass
-from kernelevolve.operators.synthesis.expr import ITEM_BYTES, Buffer, Expr, Load, Role, rebuild, rebuild_index
-from kernelevolve.operators.synthesis.index import Index, flatten, product_of, strides_of
+from kernelevolve.operators.synthesis.expr import Expr, Load
+from kernelevolve.operators.synthesis.index import Index
 from kernelevolve.operators.synthesis.ir import Program, Target
 from kernelevolve.operators.synthesis.kernels import Accumulate, Assign, LoopKernel, Pass, targets_of
+from kernelevolve.operators.synthesis.layout import flatten, product_of, strides_of
 from kernelevolve.operators.synthesis.plan import Planner
+from kernelevolve.operators.synthesis.traversal import rebuild, rebuild_index
 
 _LARGEST_ROW = 1 << 15
 """Bytes of a row that may be collected on the stack: what a first-level cache holds beside the inputs."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from kernelevolve.operators.synthesis.dtype import compute_dtype
 from kernelevolve.operators.synthesis.emit.cpp.collapse import collapsed_pass
 from kernelevolve.operators.synthesis.emit.cpp.combines import Lanes
 from kernelevolve.operators.synthesis.emit.cpp.nest import Scope, searches_in
 from kernelevolve.operators.synthesis.emit.cpp.operations import STORAGE_TYPES, VALUE_TYPES, converted, stored
-from kernelevolve.operators.synthesis.expr import Expr, Load, Search, children, compute_dtype
-from kernelevolve.operators.synthesis.index import Index, Value, Var, flatten, product_of
+from kernelevolve.operators.synthesis.expr import Expr, Load, Search, Value
+from kernelevolve.operators.synthesis.index import Index, Var
 from kernelevolve.operators.synthesis.ir import Combine, Target
 from kernelevolve.operators.synthesis.kernels import Assign, Pass
+from kernelevolve.operators.synthesis.layout import flatten, product_of
+from kernelevolve.operators.synthesis.traversal import children
 
 LANES = "LANES"
 _ONE = Index.of(1)

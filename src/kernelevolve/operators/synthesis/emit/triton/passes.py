@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kernelevolve.operators.synthesis.buffer import Buffer, Role
 from kernelevolve.operators.synthesis.emit.emitter import Inexpressible
 from kernelevolve.operators.synthesis.emit.triton.operations import DTYPES
 from kernelevolve.operators.synthesis.emit.triton.scope import Body, Scope
-from kernelevolve.operators.synthesis.expr import Buffer, Role, loads
-from kernelevolve.operators.synthesis.index import Index, Var, product_of
+from kernelevolve.operators.synthesis.index import Index, Var
 from kernelevolve.operators.synthesis.ir import Combine, Target
 from kernelevolve.operators.synthesis.kernels import Accumulate, Pass
+from kernelevolve.operators.synthesis.layout import product_of
+from kernelevolve.operators.synthesis.traversal import loads
 
 NEUTRAL = {
     Combine.SUM: "0", Combine.PROD: "1", Combine.MAX: 'float("-inf")', Combine.MIN: 'float("inf")',

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kernelevolve.candidates.space import Value as Setting
+from kernelevolve.operators.synthesis.buffer import Role
 from kernelevolve.operators.synthesis.emit.emitter import Inexpressible
 from kernelevolve.operators.synthesis.emit.triton.operations import DTYPES
 from kernelevolve.operators.synthesis.emit.triton.passes import Columns, PassWriter, split_names
@@ -24,7 +25,7 @@ from kernelevolve.operators.synthesis.emit.triton.tile import (
     row_scope,
     span_arguments,
 )
-from kernelevolve.operators.synthesis.expr import Cast, Const, Expr, Load, Masked, Role
+from kernelevolve.operators.synthesis.expr import Cast, Const, Expr, Load, Masked
 from kernelevolve.operators.synthesis.index import Var
 from kernelevolve.operators.synthesis.ir import split_contracted
 from kernelevolve.operators.synthesis.kernels import LoopKernel, Pass, ProductPass

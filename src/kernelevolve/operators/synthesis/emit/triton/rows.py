@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kernelevolve.operators.synthesis.buffer import Role
 from kernelevolve.operators.synthesis.emit.emitter import Inexpressible
 from kernelevolve.operators.synthesis.emit.triton.passes import Columns, PassWriter
 from kernelevolve.operators.synthesis.emit.triton.scope import Body, Scope, tile_width
@@ -17,9 +18,10 @@ from kernelevolve.operators.synthesis.emit.triton.tile import (
     row_scope,
     span_arguments,
 )
-from kernelevolve.operators.synthesis.expr import Op, Role, loads, walk
+from kernelevolve.operators.synthesis.expr import Op
 from kernelevolve.operators.synthesis.kernels import LoopKernel, Pass
 from kernelevolve.operators.synthesis.plan import Planner
+from kernelevolve.operators.synthesis.traversal import loads, walk
 
 LONGEST_ROW = 8192
 """Elements of a row that is kept in registers as a whole."""

@@ -11,10 +11,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kernelevolve.operators.synthesis.buffer import Buffer, Role
 from kernelevolve.operators.synthesis.emit.emitter import Inexpressible
 from kernelevolve.operators.synthesis.emit.triton.operations import DTYPES, template
 from kernelevolve.operators.synthesis.expr import (
-    Buffer,
     Cast,
     Const,
     Expr,
@@ -22,12 +22,13 @@ from kernelevolve.operators.synthesis.expr import (
     Load,
     Masked,
     Op,
-    Role,
     Search,
     TableValue,
-    loads,
+    Value,
 )
-from kernelevolve.operators.synthesis.index import FloorDiv, Index, Mod, Size, Value, Var, flatten
+from kernelevolve.operators.synthesis.index import Atom, FloorDiv, Index, Mod, Size, Var
+from kernelevolve.operators.synthesis.layout import flatten
+from kernelevolve.operators.synthesis.traversal import loads
 
 
 @dataclass
@@ -108,7 +109,7 @@ class Scope:
             parts.append(" * ".join(factors))
         return " + ".join(parts) if len(parts) > 1 else parts[0]
 
-    def _atom(self, atom: Size | Var | FloorDiv | Mod | Value, mask: str) -> str:
+    def _atom(self, atom: Atom, mask: str) -> str:
         if isinstance(atom, Size):
             self.body.sizes[atom.name] = None
             return atom.name
@@ -116,6 +117,7 @@ class Scope:
             return self._names[atom]
         if isinstance(atom, Value):
             return self.value(atom.expr, mask)
+        assert isinstance(atom, (FloorDiv, Mod))
         sign = "//" if isinstance(atom, FloorDiv) else "%"
         return f"(({self.index(atom.numerator, mask)}) {sign} ({self.index(atom.denominator, mask)}))"
 

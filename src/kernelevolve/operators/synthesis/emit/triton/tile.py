@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kernelevolve.candidates.space import Value as Setting
+from kernelevolve.operators.synthesis.buffer import Buffer
 from kernelevolve.operators.synthesis.emit.triton.passes import split_names
 from kernelevolve.operators.synthesis.emit.triton.scope import Body, Scope
-from kernelevolve.operators.synthesis.expr import Buffer
-from kernelevolve.operators.synthesis.index import Index, Var, product_of
+from kernelevolve.operators.synthesis.index import Index, Var
 from kernelevolve.operators.synthesis.kernels import LoopKernel
+from kernelevolve.operators.synthesis.layout import product_of
 
 _WIDE = 1 << 30
 """Elements of a buffer from which on positions are computed in 64 bits."""
