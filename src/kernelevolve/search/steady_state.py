@@ -74,10 +74,11 @@ class SteadyState:
             roofline_fraction=None if best is None else self._state.judged(best.id).verdict.roofline_fraction,
             exhausted=self._exhausted,
         )
-        reason = self._end.reason(progress)
-        return (
-            f"{reason} ({self._operator_failure})" if reason and self._exhausted and self._operator_failure else reason
-        )
+        reason, failures = self._end.reason(progress), [self._operator_failure]
+        if self._judge_failures:
+            failures.append(f"the judge failed: {self._judge_failure}")
+        told = "; ".join(filter(None, failures))
+        return f"{reason} ({told})" if reason and self._exhausted and told else reason
 
     # Proposing
 
@@ -136,6 +137,7 @@ class SteadyState:
             self._evaluations.release()
             self._judge_failures += 1
             self._judge_failure = outcome.verdict.reason
+            self._state.give_back(outcome.candidate)
             self._state.policy.withdraw(proposal.expansion, spent=False)
             self._stage.tell(JudgeFailed(outcome.verdict.reason))
             return
