@@ -80,13 +80,28 @@ def run(place: Path) -> kernelevolve.Run:
     return kernelevolve.optimize(place / "gated.py", target="cpu", evaluations=3, minutes=0.5, out=place / "runs")
 
 
+def told(run: kernelevolve.Run) -> str:
+    """What a run says of itself, so that a failure on another machine explains itself."""
+    lines = [f"the run ended because: {run.record.reason}; load {os.getloadavg()}; baselines {run.record.baselines}"]
+    for node in run.nodes():
+        for verdict in run.verdicts(node.id):
+            lines.append(
+                f"node {node.id} by {node.operator}, {verdict.effort}: {verdict.kind} at {verdict.stage} after "
+                f"{verdict.seconds_total:.1f} s; {verdict.reason}"
+            )
+            lines += [f"  {roofline.model_dump()}" for roofline in verdict.rooflines]
+            lines += [f"  {line}" for line in verdict.detail.splitlines()[-12:]]
+    return "\n".join(lines)
+
+
 def test_a_search_ends_with_a_verified_kernel_and_its_papers(run: kernelevolve.Run) -> None:
     summary = json.loads(run.summary().model_dump_json())
     assert summary["run"] == run.id
     assert (summary["problem"], summary["target"], summary["status"]) == ("gated", "cpu", "finished")
-    assert 1 <= summary["evaluations"] == sum(summary["verdicts"].values()) <= 3
+    assert 1 <= summary["evaluations"] == sum(summary["verdicts"].values()) <= 3, told(run)
     best = summary["best"]
-    assert (best["verdict"], best["promoted"]) == ("correct", True)
+    assert best is not None, told(run)
+    assert (best["verdict"], best["promoted"]) == ("correct", True), told(run)
     assert set(best["speedup"]) == {"eager"}
     for speedup in best["speedup"].values():
         assert speedup["low"] <= speedup["value"] <= speedup["high"]
@@ -103,7 +118,7 @@ def test_the_kernel_stands_in_for_the_reference(run: kernelevolve.Run) -> None:
     from kernelevolve.problems.instance import load_instance
 
     reference = load_instance(run.problem, "cpu").make_model(7)
-    assert run.best is not None
+    assert run.best is not None, told(run)
     kernel = run.best.load(reference)
     x = torch.randn(256, 1024)
     torch.testing.assert_close(kernel(x), reference(x))
@@ -113,12 +128,12 @@ def test_the_kernel_stands_in_for_the_reference(run: kernelevolve.Run) -> None:
 
 
 def test_the_kernel_file_is_judged_like_any_other(run: kernelevolve.Run, place: Path) -> None:
-    assert run.best is not None
+    assert run.best is not None, told(run)
     assert run.best.path is not None
     verdict = kernelevolve.verify(
         place / "gated.py", run.best.path, target="cpu", effort=Effort.SCREEN, out=place / "runs"
     )
-    assert verdict.kind is VerdictKind.CORRECT
+    assert verdict.kind is VerdictKind.CORRECT, f"{verdict.stage}: {verdict.reason}\n{verdict.detail}"
 
 
 def test_a_finished_run_goes_on_with_a_larger_budget(run: kernelevolve.Run, place: Path) -> None:
@@ -127,7 +142,7 @@ def test_a_finished_run_goes_on_with_a_larger_budget(run: kernelevolve.Run, plac
     more = kernelevolve.resume(run.id, out=place / "runs", evaluations=len(before) + 2, minutes=minutes)
     after = list(more.nodes())
     assert after[: len(before)] == before
-    assert len(after) > len(before)
+    assert len(after) > len(before), told(more)
     assert more.record.status is RunStatus.FINISHED
 
 
@@ -137,7 +152,7 @@ def test_a_function_with_example_inputs_is_a_problem(place: Path) -> None:
 
     inputs = (torch.randn(512, 512), torch.randn(512, 512))
     run = kernelevolve.optimize(scaled, inputs, target="cpu", evaluations=1, minutes=3, out=place / "runs")
-    assert run.best is not None
+    assert run.best is not None, told(run)
     torch.testing.assert_close(run.best.load()(*inputs), scaled(*inputs))
 
 
@@ -170,5 +185,5 @@ def test_whoever_kills_workers_does_not_end_the_search(place: Path) -> None:
         over.set()
         killer.join()
     assert len(killed) >= 3
-    assert run.summary().status is RunStatus.FINISHED
-    assert run.summary().verdicts.get(VerdictKind.CORRECT, 0) >= 1
+    assert run.summary().status is RunStatus.FINISHED, told(run)
+    assert run.summary().verdicts.get(VerdictKind.CORRECT, 0) >= 1, told(run)

@@ -154,6 +154,29 @@ def test_a_judge_that_fails_on_everything_ends_the_search_with_nothing_spent(tmp
     assert listener.of(RunFinished)[0].spent.in_flight == 0
 
 
+def test_a_program_on_which_the_judge_failed_may_be_proposed_once_more(tmp_path: Path) -> None:
+    class OneDraft(Draft):
+        def propose(self, context: ProposalContext) -> Candidate | None:
+            only = program((1, 0, 0, 0, 0))
+            return None if program_key(only) in context.tried else only
+
+    def search_with(failures: int, place: Path) -> tuple[Store, str]:
+        count = iter(range(100))
+        judge = ScriptedJudge(
+            kind=lambda candidate, effort: VerdictKind.INFRASTRUCTURE if next(count) < failures else kind_of(candidate)
+        )
+        store, chosen = Store(place), settings(1)
+        run = new_run(store, chosen)
+        engine(store, run, chosen, judge, operators=[OneDraft()]).run()
+        return store, run.id
+
+    store, run = search_with(2, tmp_path / "once")
+    assert len(list(store.nodes(run))) == 1
+    store, run = search_with(100, tmp_path / "always")
+    assert list(store.nodes(run)) == []
+    assert "the judge failed" in store.run(run).reason
+
+
 def test_operators_that_are_exhausted_end_the_search(tmp_path: Path) -> None:
     class TwoDrafts(Draft):
         def propose(self, context: ProposalContext) -> Candidate | None:

@@ -172,10 +172,13 @@ class SeriesSession:
         return [taken.gap.low for other in self.others for taken in self.taken[other.name]]
 
     def seconds(self, program: str) -> list[Bounds]:
-        """Seconds per call by the judge's clock, one for each round."""
-        shake = self.hand_shake
+        """Seconds per call by the judge's clock, one for each round.
+
+        What speaks for a program has the shortest hand-shake taken off: a busy machine makes the others longer.
+        """
+        usual, shortest = self.hand_shake, max(0.0, min(self.usual_gaps, default=0.0))
         return [
-            Bounds(max(taken.least - shake, 1e-9) / taken.calls, max(taken.outer - shake, 1e-9) / taken.calls)
+            Bounds(max(taken.least - usual, 1e-9) / taken.calls, max(taken.outer - shortest, 1e-9) / taken.calls)
             for taken in self.taken[program]
         ]
 

@@ -37,6 +37,7 @@ class SearchState:
         self.issued = 0
         """Questions put to operators so far."""
         self._programs: set[str] = set()
+        self._given_back: set[str] = set()
         self._artifacts: dict[str, str] = {}
         with _collector_paused():
             for stored in store.nodes(run):
@@ -60,6 +61,16 @@ class SearchState:
             return False
         self._programs.add(key)
         return True
+
+    def give_back(self, candidate: Candidate) -> None:
+        """A claimed program was not judged, through no fault of its own: it may be claimed once more.
+
+        Only once, so that a program on which the judge fails each time does not keep the others from being tried.
+        """
+        key = program_key(candidate)
+        if key not in self._given_back:
+            self._given_back.add(key)
+            self._programs.discard(key)
 
     def tried(self) -> frozenset[str]:
         """Keys of all programs that were judged or are in work."""

@@ -99,6 +99,8 @@ class SteadyState:
         if reason is None or not self._exhausted:
             return reason
         because = [*self._proposals.out_of_order(), *filter(None, [self._operator_failure])]
+        if self._judge_failures:
+            because.append(f"the judge failed: {self._judge_failure}")
         return f"{reason} ({'; '.join(because)})" if because else reason
 
     # Proposing
@@ -190,6 +192,8 @@ class SteadyState:
         if outcome.verdict.kind is VerdictKind.INFRASTRUCTURE:
             self._judge_failures += 1
             self._judge_failure = outcome.verdict.reason
+            if judging.retuned is None:
+                self._state.give_back(outcome.candidate)
             self._withdraw(judging)
             self._stage.tell(JudgeFailed(outcome.verdict.reason))
             return
