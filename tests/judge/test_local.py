@@ -290,17 +290,20 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
-def test_whoever_times_is_alone() -> None:
-    lock, log = DeviceLock("test of the lock"), []
+@pytest.mark.parametrize("processes", [1, 10], ids=["one_process", "several_processes"])
+def test_whoever_times_is_alone(processes: int) -> None:
+    log: list[str] = []
+    # Locks of one process know of each other through the file alone, as those of several do.
+    locks = [DeviceLock("test of the lock") for _ in range(processes)] * (10 // processes)
 
     def work() -> None:
-        with lock.working():
+        with locks.pop().working():
             log.append("work")
             time.sleep(0.02)
             log.append("rest")
 
     def measure() -> None:
-        with lock.timing():
+        with locks.pop().timing():
             log.append("start")
             time.sleep(0.02)
             log.append("stop")

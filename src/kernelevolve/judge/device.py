@@ -12,10 +12,10 @@ from pathlib import Path
 
 
 class DeviceLock:
-    """Readers (work that disturbs timing) and one writer (timing) on one device.
+    """Readers (work that disturbs timing) and one writer (timing) on one device, also among several processes.
 
-    A waiting timing holds back new work, so that it is not starved. Between processes a lock file keeps two judges
-    from timing at once; work of another process is not held back.
+    A waiting timing holds back new work, so that it is not starved: in this process by a count, in others by a second
+    lock file, a gate through which everybody passes and in which a timing stays until it is done.
     """
 
     def __init__(self, device: str) -> None:
@@ -24,7 +24,9 @@ class DeviceLock:
         self._waiting = 0
         self._timing = False
         name = "".join(c if c.isalnum() else "-" for c in device)
-        self._path = Path(tempfile.gettempdir(), f"kernelevolve-{os.getuid()}-{name}.lock")
+        place = Path(tempfile.gettempdir())
+        self._gate = place / f"kernelevolve-{os.getuid()}-{name}.gate"
+        self._device = place / f"kernelevolve-{os.getuid()}-{name}.lock"
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -33,7 +35,11 @@ class DeviceLock:
             self._condition.wait_for(lambda: not self._timing and not self._waiting)
             self._working += 1
         try:
-            yield
+            with self._gate.open("w") as gate, self._device.open("w") as device:
+                fcntl.flock(gate, fcntl.LOCK_SH)
+                fcntl.flock(device, fcntl.LOCK_SH)
+                fcntl.flock(gate, fcntl.LOCK_UN)
+                yield
         finally:
             with self._condition:
                 self._working -= 1
@@ -48,8 +54,9 @@ class DeviceLock:
             self._waiting -= 1
             self._timing = True
         try:
-            with self._path.open("w") as file:
-                fcntl.flock(file, fcntl.LOCK_EX)
+            with self._gate.open("w") as gate, self._device.open("w") as device:
+                fcntl.flock(gate, fcntl.LOCK_EX)
+                fcntl.flock(device, fcntl.LOCK_EX)
                 yield
         finally:
             with self._condition:
