@@ -89,9 +89,8 @@ class BoundCandidate:
         outputs, _ = self.session.pull(call, {0: output_slots(case, Layout())}, self.run_seconds)
         return outputs[0]
 
-    def check_pair(self, first: Case, second: Case, timeout: float) -> tuple[OutputError, ...]:
-        """Two calls on different content, with both outputs alive; the first may build. Raises Rejected."""
-        one = self.call(first, timeout)
+    def check_pair(self, one: Call, first: Case, second: Case) -> tuple[OutputError, ...]:
+        """The outputs of a call and of another one on different content, with both alive. Raises Rejected."""
         early = self.settle(one, first, Stage.SMOKE)
         errors = compare_or_reject(first, early)
         two = self.call(second)
@@ -122,11 +121,8 @@ class BoundCandidate:
         found |= {OF_PARAMETER + name: leaf for name, leaf in by_parameter.items()}
         return compare_or_reject(replace(case, expected=list(case.gradients)), found)
 
-    def check_once(
-        self, case: Case, timeout: float | None = None, stage: Stage = Stage.CORRECTNESS
-    ) -> tuple[OutputError, ...]:
-        """One call whose output is compared. Raises Rejected."""
-        call = self.call(case, timeout)
+    def check_call(self, call: Call, case: Case, stage: Stage) -> tuple[OutputError, ...]:
+        """The output of one call. Raises Rejected."""
         errors = compare_or_reject(case, self.settle(call, case, stage), stage)
         self.session.forget(call)
         return errors

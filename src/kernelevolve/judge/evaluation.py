@@ -191,13 +191,17 @@ class Evaluation:
             raise Rejected(VerdictKind.WRONG, Stage.BUILD, reason)
         bound = BoundCandidate(session, name, binding, effects, self.bench.target.device_type, settings.run_seconds)
         self.stage = Stage.SMOKE
-        first_call = settings.compile_seconds + settings.run_seconds  # Just-in-time compilers work in the first call.
+        first_call = settings.compile_seconds + settings.run_seconds
+        start = perf_counter()
+        with self.bench.building():  # Just-in-time compilers work in the first call.
+            call = bound.call(case, first_call)
+        self.seconds_building += perf_counter() - start
         with self.bench.lock.working():
             start = perf_counter()
             if self.effort is Effort.TUNE:
-                self._errors += bound.check_once(case, first_call, Stage.SMOKE)
+                self._errors += bound.check_call(call, case, Stage.SMOKE)
             else:
-                self._errors += bound.check_pair(case, cases[1], first_call)
+                self._errors += bound.check_pair(call, case, cases[1])
                 self.stage = Stage.INTEGRITY
                 if not repacked:
                     self._check_state(bound, case, cases[1])
@@ -346,7 +350,7 @@ class Evaluation:
         unseen = list(cases[seen:])
         self.rng.shuffle(unseen)
         for case in itertools.chain(unseen, iter(lambda: self.rng.choice(cases), None)):
-            self._errors += bound.check_once(case, stage=self.stage)
+            self._errors += bound.check_call(bound.call(case), case, self.stage)
             yield
 
 
