@@ -187,7 +187,10 @@ def program_key(candidate: Candidate) -> str:
 
 
 def _tokens(tree: ast.Module, ignore_numbers: bool) -> Iterator[str]:
-    """The tree in prefix order; with a stack of its own, because generated sources nest deeper than Python recurses."""
+    """The tree in prefix order; with a stack of its own, because generated sources nest deeper than Python recurses.
+
+    Fields that hold nothing are left out: each version of Python adds some, and a recording outlives the version.
+    """
     waiting: list[Any] = [tree]
     while waiting:
         item = waiting.pop()
@@ -195,7 +198,12 @@ def _tokens(tree: ast.Module, ignore_numbers: bool) -> Iterator[str]:
             yield f"constant {_constant(item.value, ignore_numbers)}"
         elif isinstance(item, ast.AST):
             yield type(item).__name__
-            waiting.extend(getattr(item, field, None) for field in reversed(item._fields))
+            for field in reversed(item._fields):
+                value = getattr(item, field, None)
+                if value is not None and value != []:
+                    waiting += [value, (field,)]
+        elif isinstance(item, tuple):
+            yield f"field {item[0]}"
         elif isinstance(item, list):
             kept = [part for part in item if not _is_docstring(part)]
             yield f"list of {len(kept)}"
