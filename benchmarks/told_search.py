@@ -5,7 +5,8 @@
 Files are told in the order of their names. A line ``# parent: NAME`` (twice: combine) at the top of one names the file
 whose program it was made from; without one it is a draft. A program that was judged before costs nothing. Printed are
 the verdicts as they come, with what holds each correct one back, and at the end the run's identifier. ``--finish``
-tunes and promotes the best as every search does.
+tunes and promotes the best as every search does, ``--verify`` puts other files' programs to the same strict test, and
+``--profile`` says what the profilers find in the best.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from pathlib import Path
 from kernelevolve.agent import Dialogue, start
 from kernelevolve.errors import KernelEvolveError
 from kernelevolve.judge.diagnosis import diagnose
+from kernelevolve.judge.verdict import Verdict
 from kernelevolve.knowledge import KnowledgeBase
-from kernelevolve.search.turns import Told
 from kernelevolve.workspace import open_run
 
 _PARENT = re.compile(r"^# parent: (\S+)$", re.MULTILINE)
@@ -53,24 +54,29 @@ def main() -> int:
                 print(f"{file.stem:34} not judged: {error.sentence}", flush=True)
                 break
             nodes[file.stem] = told.node.id
-            print(_line(file.stem, told), flush=True)
+            print(_line(file.stem, told.node.id, told.verdict), flush=True)
+        for name in given.verify:
+            if name in nodes:
+                print(_line(f"strict test of {name}", nodes[name], dialogue.verify(nodes[name])), flush=True)
         if given.finish:
             best = dialogue.finish().best
             if best is not None:
-                print("promoted", best.node.id, best.verdict.kind, {k: str(v) for k, v in best.speedups.items()})
+                print(_line("best", best.node.id, best.verdict), flush=True)
+        best_node = dialogue.run.best.node.id if dialogue.run.best else None
+        if given.profile and best_node is not None:
+            print(dialogue.profile(best_node).model_dump_json(indent=1), flush=True)
     print(dialogue.run.id)
     return 0
 
 
-def _line(name: str, told: Told) -> str:
-    verdict = told.verdict
+def _line(name: str, node: int, verdict: Verdict) -> str:
     if not verdict.correct:
-        return f"{name:34} {told.node.id:3} {verdict.kind}: {' '.join(verdict.reason.split())[:160]}"
+        return f"{name:34} {node:3} {verdict.kind}: {' '.join(verdict.reason.split())[:160]}"
     fastest = min(verdict.speedups.values(), key=lambda s: s.value, default=None)
     over = f"{fastest.value:.2f}x [{fastest.low:.2f}, {fastest.high:.2f}] over {fastest.baseline}" if fastest else ""
     held = diagnose(verdict).bottleneck
     return (
-        f"{name:34} {told.node.id:3} {(verdict.seconds or 0) * 1e6:8.1f} us "
+        f"{name:34} {node:3} {(verdict.seconds or 0) * 1e6:8.1f} us "
         f"{100 * (verdict.roofline_fraction or 0):5.1f} % of the roofline, {over}; held back by {held}"
     )
 
@@ -85,6 +91,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--evaluations", type=int, default=40)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--finish", action="store_true")
+    parser.add_argument("--verify", nargs="*", default=[], metavar="STEM", help="names of files, without .py")
+    parser.add_argument("--profile", action="store_true")
     return parser.parse_args()
 
 
