@@ -55,13 +55,13 @@ def main() -> int:
                 break
             nodes[file.stem] = told.node.id
             print(_line(file.stem, told.node.id, told.verdict), flush=True)
-        for name in given.verify:
-            if name in nodes:
-                print(_line(f"strict test of {name}", nodes[name], dialogue.verify(nodes[name])), flush=True)
         if given.finish:
             best = dialogue.finish().best
             if best is not None:
                 print(_line("best", best.node.id, best.verdict), flush=True)
+        for name in given.verify:
+            if name in nodes:
+                print(_line(f"strict test of {name}", nodes[name], dialogue.verify(nodes[name])), flush=True)
         best_node = dialogue.run.best.node.id if dialogue.run.best else None
         if given.profile and best_node is not None:
             print(dialogue.profile(best_node).model_dump_json(indent=1), flush=True)
