@@ -13,6 +13,7 @@ import torch
 from judging import SCALE, candidate, quick_judge
 
 from kernelevolve.candidates import Candidate
+from kernelevolve.judge.baselines import BaselineUnavailable
 from kernelevolve.judge.device import DeviceLock
 from kernelevolve.judge.local import LocalJudge
 from kernelevolve.judge.settings import TimingPlan
@@ -76,6 +77,32 @@ def test_screen_of_a_good_candidate(judge: LocalJudge) -> None:
     assert verdict.roofline_fraction is not None and 0 < verdict.roofline_fraction < 1
     assert int(measurement.environment["threads"]) >= 1 and measurement.environment["torch"] == torch.__version__
     assert "isolation.pid" in measurement.environment
+
+
+def test_noise_is_measured_once_at_the_start(judge: LocalJudge) -> None:
+    first, again = correct(judge.evaluate(GOOD)), correct(judge.evaluate(GOOD))
+    assert set(first.noise_at_start) == {Clock.WALL} and first.noise_at_start == again.noise_at_start
+    assert first.noise_floors == {} and first.noise_floor(Clock.WALL) == first.noise_at_start[Clock.WALL] >= 0
+    assert first.environment["noise_at_start.wall"] == again.environment["noise_at_start.wall"]
+    assert first.environment["noise_at_start.wall"].endswith("eager")
+
+
+def test_a_judge_goes_on_without_a_twin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object) -> None:
+        raise BaselineUnavailable("no memory for a second one")
+
+    judge = quick_judge(tmp_path)
+    monkeypatch.setattr(judge._bench, "twin", none)
+    try:
+        measurement = correct(judge.evaluate(GOOD))
+        assert measurement.noise_at_start == {} and measurement.noise_floor(Clock.WALL) == 0
+        assert measurement.environment["noise_at_start"] == "unknown: no memory for a second one"
+        monkeypatch.undo()
+        judge._bench.noise = None
+        assert judge._bench.noise_at_start().floors
+        assert judge._bench._twins["eager"]._session is None, "a twin takes the memory of a baseline"
+    finally:
+        judge.close()
 
 
 def test_tune_is_a_short_screen(judge: LocalJudge) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from kernelevolve.judge import statistics
-from kernelevolve.judge.statistics import combine, noise_floor, noise_floors, speedup
+from kernelevolve.judge.statistics import Apart, combine, furthest_apart, noise_floor, noise_floors, speedup
 from kernelevolve.judge.verdict import LEAST_MARGINS, Clock, Samples, Speedup, is_win
 
 Times = NDArray[np.float64]
@@ -148,6 +148,22 @@ def test_noise_floors_are_means_over_workloads_by_clock() -> None:
     ]
     assert noise_floors(taken) == {Clock.DEVICE: pytest.approx(0.02), Clock.WALL: pytest.approx(0.2)}
     assert noise_floors([s for s in taken if s.program != "eager again"]) == {}
+
+
+def test_the_workload_on_which_twins_differ_most_counts_with_its_interval() -> None:
+    def timed(program: str, workload: str, *seconds: float) -> Samples:
+        blocks = tuple((s,) for s in seconds)
+        return Samples(program=program, workload=workload, clock=Clock.WALL, method="simulated", blocks=blocks)
+
+    assert furthest_apart([timed("eager", "a", 1, 1, 1), timed("candidate", "a", 2, 2, 2)]) == {}
+    near = [timed("eager", "a", 1, 1, 1), timed("eager again", "a", 0.99, 1, 1.01)]
+    (found,) = furthest_apart(near).values()
+    assert found == Apart(value=0.0, low=0.0, high=pytest.approx(1 / 0.99 - 1))
+    far = [timed("eager", "b", 1, 1, 1), timed("eager again", "b", 1.08, 1.1, 1.12)]
+    (found,) = furthest_apart([*far, *near]).values()
+    assert found == Apart(pytest.approx(0.1), pytest.approx(0.08), pytest.approx(0.12))
+    with pytest.raises(ValueError):
+        furthest_apart([timed("eager", "a", 1, 1, 1), timed("eager again", "a", 1, 1)])
 
 
 def test_a_win_must_exceed_noise_and_the_margin_of_its_clock() -> None:

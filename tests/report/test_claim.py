@@ -16,6 +16,7 @@ def verdict(
     *speedups: Speedup,
     effort: Effort = Effort.PROMOTION,
     floor: float | None = 0.02,
+    at_start: float | None = None,
     kind: str = "correct",
     judge: float | None = 1.5,
 ) -> Verdict:
@@ -28,8 +29,15 @@ def verdict(
         speedups += tuple(speedup(judge, judge, s.baseline, Clock.JUDGE) for s in speedups)
     return Verdict(
         candidate_id="c", kind=VerdictKind(kind), stage=Stage.PROMOTION, effort=effort,
-        measurement=Measurement(samples=samples, speedups=speedups, noise_floors=floors),
+        measurement=Measurement(
+            samples=samples, speedups=speedups, noise_floors=floors,
+            noise_at_start={} if at_start is None else {Clock.WALL: at_start},
+        ),
     )  # fmt: skip
+
+
+def screened(*speedups: Speedup, at_start: float | None) -> Verdict:
+    return verdict(*speedups, effort=Effort.SCREEN, floor=None, at_start=at_start)
 
 
 @pytest.mark.parametrize(
@@ -73,4 +81,27 @@ def test_the_basis_counts_what_was_timed() -> None:
     ("low", "high", "word"), [(1.1, 1.3, "faster"), (0.7, 0.9, "slower"), (0.9, 1.1, "no difference seen")]
 )
 def test_a_loss_is_called_a_loss(low: float, high: float, word: str) -> None:
-    assert outcome_word(speedup(low, high)) == word
+    assert outcome_word(speedup(low, high), verdict()) == word
+
+
+@pytest.mark.parametrize(
+    ("at_start", "word"),
+    [(None, "faster"), (0.01, "faster"), (0.08, "no difference seen"), (0.2, "no difference seen")],
+)
+def test_a_short_timing_is_held_against_the_noise_at_the_start(at_start: float | None, word: str) -> None:
+    quick, slow = speedup(1.08, 1.2), speedup(1 / 1.2, 1 / 1.08)
+    given = screened(quick, at_start=at_start)
+    assert outcome_word(quick, given) == word
+    assert outcome_word(slow, given) == word.replace("faster", "slower")
+    assert ("noise can do" in state_claim(given, False).headline) == (word != "faster")
+
+
+def test_a_promotion_is_held_against_its_own_noise() -> None:
+    quick = speedup(1.08, 1.2)
+    assert outcome_word(quick, verdict(quick, floor=0.02, at_start=0.5)) == "faster"
+
+
+def test_the_basis_of_a_short_timing_tells_the_noise_at_the_start() -> None:
+    assert (
+        "differed at the start by up to 3.0 %" in state_claim(screened(speedup(1.5, 1.7), at_start=0.03), False).basis
+    )

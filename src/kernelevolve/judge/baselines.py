@@ -113,6 +113,12 @@ class Baseline:
         self._session = None
         self._ready.clear()
 
+    def rest(self) -> None:
+        """End the worker and forget what failed: whoever asks next gets a new one. Nobody may be using it."""
+        with self._lock:
+            self._end()
+            self.failure, self._kills = None, 0
+
     def close(self) -> None:
         """End the worker."""
         with self._lock:

@@ -21,13 +21,14 @@ from kernelevolve.judge.baselines import COMPILE_MODES, LIBRARY, Baseline, Basel
 from kernelevolve.judge.cases import CaseBook
 from kernelevolve.judge.device import DeviceLock
 from kernelevolve.judge.integrity import ReferenceEffects, reference_effects
+from kernelevolve.judge.noise import StartNoise
 from kernelevolve.judge.oracle import Case, Oracle, exact_products
 from kernelevolve.judge.physics import rooflines
 from kernelevolve.judge.session import ProgramSession
 from kernelevolve.judge.settings import JudgeSettings
 from kernelevolve.judge.statistics import TWIN_SUFFIX
-from kernelevolve.judge.timing import Contestant, TimingSession
-from kernelevolve.judge.verdict import Roofline
+from kernelevolve.judge.timing import BaselineLost, Contestant, TimingSession
+from kernelevolve.judge.verdict import Roofline, Samples
 from kernelevolve.languages import cpp
 from kernelevolve.languages.toolchain import sanitizer
 from kernelevolve.problems import Problem, Role, Workload
@@ -83,6 +84,9 @@ class Bench:
         self._rooflines: dict[str, Roofline] = {}
         self._measuring = threading.Lock()
         self._baseline_seconds: dict[str, dict[str, float]] = {}
+        self._listening = threading.Lock()
+        self.noise: StartNoise | None = None
+        """What ``noise_at_start`` has found, once somebody has asked for it."""
         modes = COMPILE_MODES[target.device_type]
         programs = {name: ReferenceProgram(problem, mode) for name, mode in modes.items()}
         if self.instance.library is not None:
@@ -288,12 +292,7 @@ class Bench:
         with self._measuring:
             if workload.name not in self._baseline_seconds:
                 contestants = self.contestants(workload, self.book)
-                plan = self.settings.screen
-                session = TimingSession(
-                    plan, plan.seconds, self.clocks, lambda: self.book.variation(workload), random.Random()
-                )
-                with self.lock.timing():
-                    session.run(contestants)
+                self._time(workload, contestants, self.settings.screen.seconds)
                 self._baseline_seconds[workload.name] = {c.name: c.median(self.clocks[0]) for c in contestants}
             return self._baseline_seconds[workload.name]
 
@@ -305,6 +304,42 @@ class Bench:
         timed = [self.baseline_seconds(workload) for workload in self.workloads(Role.SEARCH)]
         means = {name: prod(times[name] for times in timed) for name in timed[0] if all(name in t for t in timed)}
         return min(means, key=means.__getitem__, default=None)
+
+    def noise_at_start(self) -> StartNoise:
+        """How far apart two processes of the fastest baseline are on the search workloads; measured on first use.
+
+        Must not be called while the device is held.
+        """
+        with self._listening:
+            if self.noise is None:
+                self.noise = self._listen()
+            return self.noise
+
+    def _listen(self) -> StartNoise:
+        name: str | None = None
+        workloads, samples = self.workloads(Role.SEARCH), list[Samples]()
+        try:
+            name = self.fastest_baseline()
+            if name is None:
+                return StartNoise(missing="no baseline runs all search workloads")
+            for workload in workloads:
+                pair = [*self.contestants(workload, self.book, [name]), self.twin(name, workload, self.book)]
+                self._time(workload, pair, self.settings.screen.seconds / len(workloads))
+                samples += [s for one in pair for s in one.samples(workload.name, self.maker.methods)]
+        except (BaselineUnavailable, BaselineLost) as reason:
+            return StartNoise(missing=str(reason))
+        finally:
+            if name is not None:
+                self._twins[name].rest()  # A search is long, and a twin takes the memory of a whole baseline.
+        return StartNoise.of(name, samples)
+
+    def _time(self, workload: Workload, contestants: Sequence[Contestant], seconds: float) -> None:
+        """Time baselines side by side as a screen does."""
+        session = TimingSession(
+            self.settings.screen, seconds, self.clocks, lambda: self.book.variation(workload), random.Random()
+        )
+        with self.lock.timing():
+            session.run(contestants)
 
     @property
     def clocks(self) -> tuple[ClockName, ...]:

@@ -128,6 +128,8 @@ class Evaluation:
 
     def _in_worker(self, session: ProgramSession, source: str, place: Path) -> Verdict:
         promotion = self.effort is Effort.PROMOTION
+        if self.effort is not Effort.TUNE:
+            self.bench.noise_at_start()  # Before anything of the candidate runs, whose threads could be part of it.
         book = self.bench.fresh_book() if promotion else self.bench.book
         timed = self.bench.workloads(*((Role.SEARCH, Role.HELD_OUT) if promotion else (Role.SEARCH,)))
         self._load(session, source)

@@ -34,8 +34,9 @@ def assemble(bench: Bench, samples: Sequence[Samples], circumstances: Mapping[st
                 speedups.append(combine(parts))
     environment = describe_environment(bench) | dict(circumstances)
     return Measurement(
-        samples=tuple(samples), speedups=tuple(speedups), noise_floors=noise_floors(samples), environment=environment
-    )
+        samples=tuple(samples), speedups=tuple(speedups), noise_floors=noise_floors(samples),
+        noise_at_start={} if bench.noise is None else bench.noise.floors, environment=environment,
+    )  # fmt: skip
 
 
 def describe_environment(bench: Bench) -> dict[str, str]:
@@ -50,5 +51,7 @@ def describe_environment(bench: Bench) -> dict[str, str]:
         "cache_flush_bytes": str(2 * bench.ceilings.cache_bytes),
         "float32_matmul": "highest, no TF32",
     }
+    if bench.noise is not None:
+        environment |= bench.noise.environment
     environment |= {f"isolation.{name}": state for name, state in bench.isolation.items()}
     return environment

@@ -7,7 +7,8 @@ and are not independent, so a block counts once, by its median.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
@@ -76,13 +77,45 @@ def noise_floors(samples: Sequence[Samples]) -> dict[Clock, float]:
     Claims are geometric means over workloads. What shifts each workload by a share of its own shifts that mean by the
     geometric mean of the shares at most.
     """
-    by_key = {(s.program, s.workload, s.clock): s for s in samples}
     found: dict[Clock, list[float]] = {}
+    for first, twin in _twins(samples):
+        found.setdefault(first.clock, []).append(math.log1p(noise_floor(first, twin)))
+    return {clock: math.expm1(sum(logs) / len(logs)) for clock, logs in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """How far apart two processes of one program seem to be, |ratio - 1|, with its interval; dimensionless."""
+
+    value: float
+    low: float
+    high: float
+
+
+def furthest_apart(samples: Sequence[Samples]) -> dict[Clock, Apart]:
+    """By clock, the workload on which a program and its twin differ most; empty if no program was run twice.
+
+    The largest of all workloads and not their mean: what is held against it may have been timed on any of them, and a
+    short timing has too few blocks to tell a large difference from an unlucky one. Raises ValueError as ``speedup``.
+    """
+    found: dict[Clock, Apart] = {}
+    for first, twin in _twins(samples):
+        ratio = speedup(first, twin)
+        value, *ends = (abs(math.log(r)) for r in (ratio.value, ratio.low, ratio.high))
+        low = 0.0 if ratio.low <= 1 <= ratio.high else min(ends)
+        apart = Apart(*(math.expm1(log) for log in (value, low, max(ends))))
+        if first.clock not in found or apart.value > found[first.clock].value:
+            found[first.clock] = apart
+    return found
+
+
+def _twins(samples: Sequence[Samples]) -> Iterator[tuple[Samples, Samples]]:
+    """A program and its second run, for every workload and clock by which both were timed."""
+    by_key = {(s.program, s.workload, s.clock): s for s in samples}
     for (program, workload, clock), twin in by_key.items():
         first = by_key.get((program.removesuffix(TWIN_SUFFIX), workload, clock))
         if program.endswith(TWIN_SUFFIX) and first is not None:
-            found.setdefault(clock, []).append(math.log1p(noise_floor(first, twin)))
-    return {clock: math.expm1(sum(logs) / len(logs)) for clock, logs in found.items()}
+            yield first, twin
 
 
 def _block_log_ratios(baseline: Samples, candidate: Samples) -> NDArray[np.float64]:

@@ -128,7 +128,18 @@ class Measurement(BaseModel):
         default_factory=dict,
         description="|ratio - 1| of a baseline run twice, mean over workloads, by clock; empty if none was",
     )
+    noise_at_start: dict[Clock, float] = Field(
+        default_factory=dict,
+        description="|ratio - 1| of a baseline and its twin when the judge started, largest over workloads, by clock",
+    )
     environment: dict[str, str] = Field(default_factory=dict, description="clocks, threads, versions, device load")
+
+    def noise_floor(self, clock: Clock) -> float:
+        """What noise does to a ratio by this clock, as a fraction: by this session if a baseline was run twice in it.
+
+        Otherwise what it did when the judge started, and 0 if that is not known either.
+        """
+        return self.noise_floors.get(clock, self.noise_at_start.get(clock, 0.0))
 
     def seconds(self, program: str = "candidate", clock: Clock | None = None) -> float:
         """Geometric mean over workloads of a program's seconds per call; device time where there is one.

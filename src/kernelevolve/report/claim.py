@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kernelevolve.judge.verdict import Clock, Measurement, Speedup, Verdict
+from kernelevolve.judge.verdict import Clock, Measurement, Speedup, Verdict, is_win
 from kernelevolve.report.units import ratio_text, share_text, speedup_text
 from kernelevolve.search.control import BestOfN
 
@@ -46,7 +47,7 @@ def state_claim(verdict: Verdict | None, promoted: bool) -> Claim:
     if not promoted:
         return Claim(
             Standing.UNPROVEN,
-            f"Not yet proven: a short timing gives {against}.",
+            f"Not yet proven: a short timing gives {against}{_within_noise(strongest, verdict)}.",
             f"No strict test has confirmed it, so this is no claim. {basis}",
         )
     if verdict.wins:
@@ -65,15 +66,20 @@ def describe_basis(measurement: Measurement) -> str:
     workloads = len({s.workload for s in measurement.samples})
     methods = sorted({s.method for s in measurement.samples})
     confidence = max((s.confidence for s in measurement.speedups), default=0.95)
-    floors = measurement.noise_floors
-    noise = floors.get(Clock.DEVICE, floors.get(Clock.WALL))
+    noise, whose = _main(measurement.noise_floors), "a baseline timed against itself differed by"
+    if noise is None:
+        noise, whose = _main(measurement.noise_at_start), "two processes of a baseline differed at the start by up to"
     return (
         f"{calls} timed calls on {workloads} workload{'s' if workloads != 1 else ''}, kernel and baselines side by "
         f"side in up to {blocks} interleaved blocks ({'; '.join(methods)}); the figure is the median over blocks, the "
         f"interval a {confidence:.0%} bootstrap over paired blocks"
-        + (f"; a baseline timed against itself differed by {share_text(noise)}" if noise is not None else "")
+        + (f"; {whose} {share_text(noise)}" if noise is not None else "")
         + "."
     )
+
+
+def _main(floors: Mapping[Clock, float]) -> float | None:
+    return floors.get(Clock.DEVICE, floors.get(Clock.WALL))
 
 
 def control_sentence(control: BestOfN, evaluations: int) -> str:
@@ -88,8 +94,19 @@ def control_sentence(control: BestOfN, evaluations: int) -> str:
     )
 
 
-def outcome_word(speedup: Speedup) -> str:
-    """``faster``, ``slower``, or ``no difference seen`` where the interval holds 1."""
-    if speedup.low > 1:
+def outcome_word(speedup: Speedup, verdict: Verdict) -> str:
+    """``faster``, ``slower``, or ``no difference seen`` where the interval is not clear of 1 by more than noise.
+
+    The rule is that of a promotion. Where no baseline was run twice beside the kernel, noise is what it was when the
+    judge started.
+    """
+    noise = verdict.measurement.noise_floor(speedup.clock) if verdict.measurement is not None else 0.0
+    if is_win(speedup, noise):
         return "faster"
-    return "slower" if speedup.high < 1 else "no difference seen"
+    inverse = {"value": 1 / speedup.value, "low": 1 / speedup.high, "high": 1 / speedup.low}
+    return "slower" if is_win(speedup.model_copy(update=inverse), noise) else "no difference seen"
+
+
+def _within_noise(speedup: Speedup, verdict: Verdict) -> str:
+    seen = speedup.low <= 1 or outcome_word(speedup, verdict) == "faster"
+    return "" if seen else ", which noise can do as well"

@@ -50,7 +50,6 @@ def render(contents: Contents) -> str:
     )
     for name in ("seconds_text", "duration_text", "ratio_text", "speedup_text", "share_text"):
         environment.filters[name] = getattr(units, name)
-    environment.filters["outcome"] = claim.outcome_word
     loader = environment.loader
     assert loader is not None
     script = loader.get_source(environment, "report.js")[0]
@@ -91,6 +90,7 @@ def _baselines(contents: Contents) -> list[dict[str, Any]]:
         {
             "name": name,
             "speedup": speedups.get(name),
+            "outcome": claim.outcome_word(speedups[name], best.verdict) if best and name in speedups else "",
             "seconds": measurement.seconds(name)
             if measurement is not None and name in speedups
             else contents.summary.baselines.get(name),
@@ -133,7 +133,7 @@ def _detail(entry: NodeEntry, source: int | None) -> dict[str, Any]:
     if verdict.roofline_fraction is not None:
         facts.append(("of the roofline", f"{units.share_text(verdict.roofline_fraction)} (floor estimated)"))
     facts += [
-        (f"against {s.baseline}", f"{units.speedup_text(s)} {s.clock} time, {claim.outcome_word(s)}")
+        (f"against {s.baseline}", f"{units.speedup_text(s)} {s.clock} time, {claim.outcome_word(s, verdict)}")
         for s in verdict.speedups.values()
     ]
     if entry.candidate.config:

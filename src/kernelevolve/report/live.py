@@ -15,8 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from kernelevolve.judge.verdict import Effort, Verdict, VerdictKind
+from kernelevolve.report.claim import outcome_word
 from kernelevolve.report.progress import PHASE_WORDS, Progress
-from kernelevolve.report.style import VERDICT_STYLES
+from kernelevolve.report.style import OUTCOME_STYLES, VERDICT_STYLES
 from kernelevolve.report.units import duration_text, seconds_text, share_text, speedup_text
 from kernelevolve.search.events import (
     BaselineMeasured,
@@ -220,7 +221,7 @@ class ProgressPanel:
             ),
         )  # fmt: skip
         for speedup in verdict.speedups.values():
-            style = "green" if speedup.low > 1 else "red" if speedup.high < 1 else "yellow"
+            style = OUTCOME_STYLES.get(outcome_word(speedup, verdict), "yellow")
             table.add_row(
                 Text(f"  against {speedup.baseline}", "dim"),
                 Text(f"{speedup_text(speedup)} {speedup.clock} time, {speedup.confidence:.0%} interval", style),

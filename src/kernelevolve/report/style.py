@@ -1,4 +1,4 @@
-"""One colour a verdict, the same in the terminal and in the report."""
+"""One colour a verdict or outcome, the same in the terminal and in the report."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ VERDICT_STYLES = {
     VerdictKind.INFRASTRUCTURE: "dim",
 }
 """Styles for rich."""
+
+OUTCOME_STYLES = {"faster": "green", "slower": "red"}
+"""The same for the words of ``claim.outcome_word``; yellow for the third."""
 
 VERDICT_COLORS = {
     VerdictKind.CORRECT: ("#2f8f5b", "#57c389"),

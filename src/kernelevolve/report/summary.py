@@ -14,7 +14,7 @@ from kernelevolve.report import money
 from kernelevolve.report.claim import Standing, control_sentence, outcome_word, state_claim
 from kernelevolve.report.contents import Contents
 from kernelevolve.report.explain import explain
-from kernelevolve.report.style import VERDICT_STYLES
+from kernelevolve.report.style import OUTCOME_STYLES, VERDICT_STYLES
 from kernelevolve.report.units import MISSING, duration_text, seconds_text, share_text, speedup_text
 
 _STANDING_STYLES = {
@@ -24,7 +24,6 @@ _STANDING_STYLES = {
     Standing.NOTHING: "bold red",
 }
 _FAILURES_SHOWN = 8
-_OUTCOME_STYLES = {"faster": "green", "slower": "red"}
 
 
 def print_summary(console: Console, contents: Contents, directory: Path) -> None:
@@ -83,10 +82,10 @@ def _baseline_table(verdict: Verdict, at_start: dict[str, float | None]) -> Tabl
     table.add_row(Text("this kernel", "bold"), Text(seconds_text(verdict.seconds), "bold"))
     for speedup in verdict.speedups.values():
         seconds = verdict.measurement.seconds(speedup.baseline) if verdict.measurement is not None else None
-        outcome = outcome_word(speedup)
+        outcome = outcome_word(speedup, verdict)
         table.add_row(
             speedup.baseline, seconds_text(seconds), speedup_text(speedup), speedup.clock.value,
-            Text(outcome, _OUTCOME_STYLES.get(outcome, "yellow")),
+            Text(outcome, OUTCOME_STYLES.get(outcome, "yellow")),
         )  # fmt: skip
     for name, seconds in at_start.items():
         if name not in verdict.speedups:
