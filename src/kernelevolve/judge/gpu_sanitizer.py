@@ -224,7 +224,7 @@ def _unfinished(answer: _Answer, notes: Sequence[_Progress]) -> str:
     if failed:
         return f"under it the candidate fails: {failed}"
     if errors_counted(answer.log) is None:
-        *_, last = ("", *answer.output.split("\n"))
+        *_, last = ("", *answer.output.splitlines())
         said = trouble_in(answer.log) or trouble_in(answer.output) or last
         return f"it ended without a summary (exit code {answer.code}){f': {said[:200]}' * bool(said)}"
     if trouble := trouble_in(answer.log):

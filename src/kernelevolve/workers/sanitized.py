@@ -41,8 +41,8 @@ def watch(site: Site, sanitizer: str, tool: str, report: str, seconds: float, li
     """
     place = Path(report)
     names = {what: place / f"{tool}.{what}" for what in ("log", "output", "progress")}
-    for path in names.values():
-        path.touch()
+    for name in names.values():
+        name.touch()
     start = Start(str(place), str(site.scratch), str(names["log"]), str(names["progress"]), seconds)
     path = json.dumps([entry for entry in sys.path if entry and Path(entry).is_absolute()])
     target = [sys.executable, "-I", "-c", _BOOTSTRAP, path, start.encode()]
