@@ -14,6 +14,7 @@ from kernelevolve.candidates import Candidate
 from kernelevolve.judge import gpu_sanitizer
 from kernelevolve.judge.gpu_sanitizer import Sanitized, sanitize
 from kernelevolve.judge.local import LocalJudge
+from kernelevolve.judge.memory_check import examine
 from kernelevolve.judge.rejection import Rejected
 from kernelevolve.judge.selftest import corpus, runner
 from kernelevolve.judge.static import check_text
@@ -290,3 +291,110 @@ def test_the_walls_stand_round_a_tool(judge: LocalJudge, tmp_path: Path) -> None
     for path in (place, other):
         bench.clean(path)
     assert starter.handle.isolation == plain.handle.isolation
+
+
+@needs_landlock
+def test_workloads_that_are_too_large_are_noted(
+    judge: LocalJudge, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_sanitizer, "_LARGEST_BYTES", 100)
+    found = sanitized(judge, RIGHT)
+    assert found.summary == ""
+    assert found.notes[0].startswith("memory: these workloads are too large for compute-sanitizer: as-written")
+
+
+# -- on a GPU ----------------------------------------------------------------------------------------------------------
+
+on_gpu = pytest.mark.skipif(
+    not torch.cuda.is_available() or program() is None, reason="there is no NVIDIA GPU, or no compute-sanitizer"
+)
+
+TRITON = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scale(x, w, y, n, columns, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < n
+    value = tl.load(x + at, mask=inside)
+    product = value * tl.load(w + at % columns, mask=inside)
+    tl.store(y + at, tl.maximum(product, 0) + value, mask=at < n + 3)
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.empty(features))
+
+    def forward(self, x):
+        x = x.contiguous()
+        y = torch.empty_like(x)
+        scale[(triton.cdiv(x.numel(), 1024) + 1,)](x, self.weight, y, x.numel(), x.shape[1], BLOCK=1024)
+        return y
+"""
+
+
+def cuda_kernel(body: str) -> Candidate:
+    (case,) = (case for case in corpus.good_kernels() if case.name == "cuda_gain")
+    written = corpus.candidate(case)
+    end = "y[i] = (p > 0 ? p : 0) + x[i];\n    }"
+    assert end in written.source
+    return Candidate(source=written.source.replace(end, f"{end}\n    {body}"), language="cuda")
+
+
+@pytest.fixture(scope="module")
+def gpu_judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalJudge]:
+    place = tmp_path_factory.mktemp("judge")
+    judge = LocalJudge(corpus.problem("gain_relu"), TARGETS.get("nvidia"), workspace=place, settings=runner.SETTINGS)
+    yield judge
+    judge.close()
+
+
+@pytest.mark.nvidia
+@pytest.mark.slow
+@on_gpu
+@pytest.mark.parametrize("name", ["triton_gain", "cuda_gain"])
+def test_good_kernels_come_through_on_a_gpu(gpu_judge: LocalJudge, name: str) -> None:
+    (case,) = (case for case in corpus.good_kernels() if case.name == name)
+    found = sanitized(gpu_judge, corpus.candidate(case))
+    assert (found.summary, found.notes) == ("compute-sanitizer (memcheck, racecheck, synccheck)", [])
+
+
+@pytest.mark.nvidia
+@pytest.mark.slow
+@on_gpu
+def test_memcheck_sees_a_write_past_the_end(gpu_judge: LocalJudge) -> None:
+    with pytest.raises(Rejected, match=r"it writes 4 bytes of global memory .*in kernel scale.*memcheck"):
+        sanitized(gpu_judge, Candidate(source=TRITON, language="triton"))
+
+
+@pytest.mark.nvidia
+@pytest.mark.slow
+@on_gpu
+def test_memcheck_sees_what_guarded_memory_does_not(gpu_judge: LocalJudge) -> None:
+    tried = cuda_kernel("if (blockIdx.x == 0 && threadIdx.x == 0 && x[-1] == 1.5f) y[0] += 1;")
+    with pytest.raises(Rejected, match=r"it reads 4 bytes of global memory .*in kernel scale.*memcheck"):
+        examine(gpu_judge._bench, check_text(tried), gpu_judge._bench.fresh_book())
+
+
+@pytest.mark.nvidia
+@pytest.mark.slow
+@on_gpu
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (
+            "__shared__ float s[256]; s[threadIdx.x] = x[threadIdx.x]; "
+            "if (s[255 - threadIdx.x] == 1.5f) y[threadIdx.x] += 1;",
+            "threads of a block race for shared memory.*racecheck",
+        ),
+        ("if (threadIdx.x < 32) __syncthreads();", "threads of a block do not meet at a barrier.*synccheck"),
+    ],
+    ids=["race", "barrier"],
+)
+def test_threads_that_do_not_wait_for_each_other_are_wrong(gpu_judge: LocalJudge, body: str, words: str) -> None:
+    with pytest.raises(Rejected, match=words):
+        sanitized(gpu_judge, cuda_kernel(body))

@@ -174,7 +174,7 @@ class Bench:
         policy = IsolationPolicy(
             scratch=home,
             writable=writable,
-            hidden=(*self.temporary_directories(), *hidden),
+            hidden=(*temporary_directories(shared_memory=on_cpu or starts is not None), *hidden),
             visible=(
                 *interpreter_directories(),
                 *{path.parent.resolve() for path in self.problem.payload.values()},
@@ -247,11 +247,6 @@ class Bench:
     def make_place(self, prefix: str) -> Path:
         """A new directory for a worker; to be given to ``clean`` afterwards."""
         return Path(tempfile.mkdtemp(prefix=prefix, dir=self._scratch))
-
-    def temporary_directories(self) -> tuple[Path, ...]:
-        """World-writable places, of which each worker has its own."""
-        shared = [Path("/dev/shm")] if self.target.device_type == "cpu" else []
-        return (Path("/tmp"), Path("/var/tmp"), *shared)
 
     def arguments(
         self, workload: Workload, seed: int
@@ -362,6 +357,11 @@ def watching_environment() -> Mapping[str, str]:
             "the C++ compiler has no AddressSanitizer", fix="install g++ with libasan (Debian: g++ brings it)"
         )
     return sanitizer.environment(library)
+
+
+def temporary_directories(*, shared_memory: bool) -> tuple[Path, ...]:
+    """World-writable places, of which each worker has its own. On a GPU that of shared memory is left as it is."""
+    return (Path("/tmp"), Path("/var/tmp"), *([Path("/dev/shm")] if shared_memory else []))
 
 
 def _made(path: Path) -> Path:

@@ -19,7 +19,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kernelevolve.errors import KernelEvolveError
-from kernelevolve.judge.bench import Bench
+from kernelevolve.judge.bench import Bench, temporary_directories
 from kernelevolve.judge.cases import CaseBook, derived_seed
 from kernelevolve.judge.compute_sanitizer_report import KernelReport, errors_counted, read_report, trouble_in
 from kernelevolve.judge.named_blocks import named_blocks
@@ -27,7 +27,7 @@ from kernelevolve.judge.rejection import Rejected
 from kernelevolve.judge.verdict import Stage, VerdictKind
 from kernelevolve.languages.toolchain import compute_sanitizer
 from kernelevolve.languages.toolchain.compute_sanitizer import NAME, Tool
-from kernelevolve.problems import Role, Workload
+from kernelevolve.problems import Role
 from kernelevolve.workers import messages, sanitized
 from kernelevolve.workers.handle import WorkerFailure
 from kernelevolve.workers.layout import Layout, write_all
@@ -36,7 +36,7 @@ from kernelevolve.workers.wire import REPLY_LIMIT, WireViolation
 
 PURPOSE = "compute_sanitizer"
 """From which the seeds of its inputs are derived."""
-_LARGEST_BYTES = 128 << 20
+_LARGEST_BYTES = 256 << 20
 """Inputs and weights of a workload; each access takes a hundred times as long where races are looked for."""
 _LEAST_SECONDS = 2.0
 """With less time left for calls no further tool is begun."""
@@ -135,7 +135,6 @@ class _Examination:
         self._report.mkdir()
         self._write(book)
         if not self._expected:
-            self._found.missed("", f"every workload is larger than {_LARGEST_BYTES >> 20} MiB")
             return
         left = self._bench.settings.memory_check_seconds
         for tool in Tool:
@@ -151,25 +150,27 @@ class _Examination:
 
     def _write(self, book: CaseBook) -> None:
         """The plan and the workloads that are not too large, the smallest first."""
-        bench, sized = self._bench, list[tuple[int, Workload, Case]]()
-        for workload in bench.workloads(*Role):
-            seed = derived_seed(book.seed, workload, PURPOSE)
-            init_inputs, weights, inputs = bench.arguments(workload, seed)
+        bench, sized, too_large = self._bench, list[tuple[int, str, str]](), list[str]()
+        for index, workload in enumerate(bench.workloads(*Role)):
+            init_inputs, weights, inputs = bench.arguments(workload, derived_seed(book.seed, workload, PURPOSE))
             blocks = named_blocks(weights, inputs)
             size = sum(each * len(names) for each, names in blocks.items())
-            if size <= _LARGEST_BYTES:
-                sized.append((size, workload, _case(init_inputs, weights, inputs)))
-                for each, names in blocks.items():
-                    known = self._blocks.setdefault(each, [])
-                    known += [name for name in names if name not in known]
-        sized.sort(key=lambda entry: entry[0])
-        self._expected = [workload.name for _, workload, _ in sized]
-        cases = tuple((name, f"case-{index}.pt") for index, name in enumerate(self._expected))
-        for (_, file), (_, _, case) in zip(cases, sized, strict=True):
-            torch.save(case, self._report / file)
+            if size > _LARGEST_BYTES:
+                too_large.append(workload.name)
+                continue
+            file = f"case-{index}.pt"
+            torch.save(_case(init_inputs, weights, inputs), self._report / file)
+            sized.append((size, workload.name, file))
+            for each, names in blocks.items():
+                known = self._blocks.setdefault(each, [])
+                known += [name for name in names if name not in known]
+        if too_large:
+            self._found.notes.append(f"memory: these workloads are too large for {NAME}: {', '.join(too_large)}")
+        cases = tuple((name, file) for _, name, file in sorted(sized))
+        self._expected = [name for name, _ in cases]
         plan = Plan(
             self._source, bench.target.device_type, bench.threads, bench.instance.training,
-            bench.instance.parameter_names, tuple(map(str, bench.temporary_directories())), cases,
+            bench.instance.parameter_names, tuple(map(str, temporary_directories(shared_memory=True))), cases,
         )  # fmt: skip
         torch.save(plan, self._report / PLAN_FILE)
 
@@ -207,6 +208,8 @@ class _Examination:
         if reason and not called:
             self._found.missed(tool, reason)
             return
+        if not reason and len(called) < len(self._expected):
+            reason = "the time for it was up"
         if reason or (report is None and errors_counted(answer.log)):
             words = reason or "it counts errors that are not understood"
             self._found.notes.append(f"memory: {NAME} {tool} watched {', '.join(called)} only: {words}")
