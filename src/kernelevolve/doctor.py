@@ -210,11 +210,8 @@ def _ncu() -> Finding:
 
 
 def _compute_sanitizer() -> Finding:
-    found = compute_sanitizer.program()
-    without = "no report on GPU kernels' accesses and races"
-    return _program(
-        compute_sanitizer.NAME, "profile", without, compute_sanitizer.FIX, ["--version"], found and str(found)
-    )
+    name, fix, without = compute_sanitizer.NAME, compute_sanitizer.FIX, "no report on GPU kernels' accesses and races"
+    return _program(name, "profile", without, fix, ["--version"], compute_sanitizer.program())
 
 
 def _perf() -> Finding:
@@ -325,10 +322,10 @@ def _disk() -> Finding:
 
 
 def _program(
-    name: str, area: Area, without: str, fix: str, question: Sequence[str], elsewhere: str | None = None
+    name: str, area: Area, without: str, fix: str, question: Sequence[str], elsewhere: Path | None = None
 ) -> Finding:
     """Whether a program is there and answers. ``elsewhere`` is where it lies if not on PATH."""
-    found = shutil.which(name) or elsewhere
+    found = shutil.which(name) or (None if elsewhere is None else str(elsewhere))
     if found is None:
         return Finding(name=name, area=area, state="missing", detail=without, fix=fix)
     answer = _answer([found, *question], r"\d+\.\d+[\w.+-]*")

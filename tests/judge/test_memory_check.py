@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from judging import HEAD, quick_judge
 
 from kernelevolve.candidates import Candidate
+from kernelevolve.judge import memory_check
+from kernelevolve.judge.gpu_sanitizer import Sanitized
 from kernelevolve.judge.local import LocalJudge
 from kernelevolve.judge.memory_check import NOT_EXAMINED, MemoryCheck, examine
 from kernelevolve.judge.red_zones import RED_ZONE, RedZones, layout_with_zones
@@ -223,6 +227,22 @@ def test_it_can_be_left_out(judge: LocalJudge) -> None:
         assert examined(judge, kernel("y[n] = 1;")) is NOT_EXAMINED
     finally:
         bench.settings = was
+
+
+def test_on_a_gpu_both_ways_to_watch_are_told_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench: Any = SimpleNamespace(
+        settings=SimpleNamespace(memory_check_seconds=1.0), target=SimpleNamespace(device_type="cuda")
+    )
+    guarded, tools = MemoryCheck("guarded; 4 workloads", ("a",)), Sanitized(["memcheck"], ["b"])
+    monkeypatch.setattr(memory_check, "_watched_calls", lambda *_: guarded)
+    monkeypatch.setattr(memory_check, "sanitize", lambda *_: tools)
+    book: Any = None
+    both = MemoryCheck("guarded; 4 workloads; compute-sanitizer (memcheck)", ("a", "b"))
+    assert examine(bench, "", book) == both
+    guarded, tools = MemoryCheck("none", ("a",)), Sanitized([], ["b"])
+    assert examine(bench, "", book) == MemoryCheck("none", ("a", "b"))
+    bench.target.device_type = "cpu"
+    assert examine(bench, "from kernelevolve.languages import cpp", book) is guarded
 
 
 # -- on a GPU ----------------------------------------------------------------------------------------------------------
