@@ -44,6 +44,18 @@ def test_whatever_is_missing_has_its_fix(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert all(f.fix for f in findings.values() if f.state == "missing")
 
 
+def test_the_sanitizer_of_a_toolkit_is_found_as_the_judge_finds_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tool = tmp_path / "bin" / "compute-sanitizer"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\necho Version 2025.3.0\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr(doctor.cuda_toolkit, "roots", lambda: (tmp_path,))
+    found = by_name(examine())["compute-sanitizer"]
+    assert found.state == "ok" and found.detail[:1].isdigit()
+
+
 def test_a_program_that_hangs_or_breaks_is_limited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(doctor, "_PROBE_SECONDS", 0.2)
     for name, text in (

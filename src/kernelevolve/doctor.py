@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kernelevolve.errors import KernelEvolveError
 from kernelevolve.languages import LANGUAGES, build_cache, cpp
-from kernelevolve.languages.toolchain import cuda_toolkit, nvrtc, sanitizer
+from kernelevolve.languages.toolchain import compute_sanitizer, cuda_toolkit, nvrtc, sanitizer
 from kernelevolve.targets import topology
 from kernelevolve.workers import sandbox
 from kernelevolve.workers.sandbox import Level
@@ -210,8 +210,8 @@ def _ncu() -> Finding:
 
 
 def _compute_sanitizer() -> Finding:
-    fix = "apt-get install cuda-sanitizer (from NVIDIA)"
-    return _program("compute-sanitizer", "profile", "no report on GPU kernels' accesses", fix, ["--version"])
+    name, fix, without = compute_sanitizer.NAME, compute_sanitizer.FIX, "no report on GPU kernels' accesses and races"
+    return _program(name, "profile", without, fix, ["--version"], compute_sanitizer.program())
 
 
 def _perf() -> Finding:
@@ -321,9 +321,11 @@ def _disk() -> Finding:
 # -- how things are asked ---------------------------------------------------------------------------------------------
 
 
-def _program(name: str, area: Area, without: str, fix: str, question: Sequence[str]) -> Finding:
-    """Whether a program is there and answers."""
-    found = shutil.which(name)
+def _program(
+    name: str, area: Area, without: str, fix: str, question: Sequence[str], elsewhere: Path | None = None
+) -> Finding:
+    """Whether a program is there and answers. ``elsewhere`` is where it lies if not on PATH."""
+    found = shutil.which(name) or (None if elsewhere is None else str(elsewhere))
     if found is None:
         return Finding(name=name, area=area, state="missing", detail=without, fix=fix)
     answer = _answer([found, *question], r"\d+\.\d+[\w.+-]*")

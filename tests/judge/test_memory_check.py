@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from judging import HEAD, quick_judge
 
 from kernelevolve.candidates import Candidate
+from kernelevolve.judge import memory_check
+from kernelevolve.judge.gpu_sanitizer import Sanitized
 from kernelevolve.judge.local import LocalJudge
 from kernelevolve.judge.memory_check import NOT_EXAMINED, MemoryCheck, examine
 from kernelevolve.judge.red_zones import RED_ZONE, RedZones, layout_with_zones
@@ -19,7 +23,7 @@ from kernelevolve.judge.settings import TimingPlan
 from kernelevolve.judge.static import check_text
 from kernelevolve.judge.verdict import Effort, Stage, Verdict, VerdictKind
 from kernelevolve.languages import cpp
-from kernelevolve.languages.toolchain import sanitizer
+from kernelevolve.languages.toolchain import compute_sanitizer, sanitizer
 from kernelevolve.targets import TARGETS
 
 needs_sanitizer = pytest.mark.skipif(
@@ -225,6 +229,22 @@ def test_it_can_be_left_out(judge: LocalJudge) -> None:
         bench.settings = was
 
 
+def test_on_a_gpu_both_ways_to_watch_are_told_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench: Any = SimpleNamespace(
+        settings=SimpleNamespace(memory_check_seconds=1.0), target=SimpleNamespace(device_type="cuda")
+    )
+    guarded, tools = MemoryCheck("guarded; 4 workloads", ("a",)), Sanitized(["memcheck"], ["b"])
+    monkeypatch.setattr(memory_check, "_watched_calls", lambda *_: guarded)
+    monkeypatch.setattr(memory_check, "sanitize", lambda *_: tools)
+    book: Any = None
+    both = MemoryCheck("guarded; 4 workloads; compute-sanitizer (memcheck)", ("a", "b"))
+    assert examine(bench, "", book) == both
+    guarded, tools = MemoryCheck("none", ("a",)), Sanitized([], ["b"])
+    assert examine(bench, "", book) == MemoryCheck("none", ("a", "b"))
+    bench.target.device_type = "cpu"
+    assert examine(bench, "from kernelevolve.languages import cpp", book) is guarded
+
+
 # -- on a GPU ----------------------------------------------------------------------------------------------------------
 
 
@@ -243,8 +263,13 @@ def gpu_judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalJudge]:
 def test_good_kernels_pass_in_guarded_memory(gpu_judge: LocalJudge, name: str) -> None:
     (case,) = (case for case in corpus.good_kernels() if case.name == name)
     verdict = gpu_judge.evaluate(corpus.candidate(case), Effort.PROMOTION)
-    assert environment_of(verdict) == "every allocation between addresses that are not mapped; 4 workloads"
-    assert not any(note.startswith("memory:") for note in verdict.notes)
+    watched = "every allocation between addresses that are not mapped; 4 workloads"
+    if compute_sanitizer.program() is None:
+        assert environment_of(verdict) == watched
+        assert [note for note in verdict.notes if note.startswith("memory:")][1:] == []
+    else:
+        assert environment_of(verdict) == f"{watched}; compute-sanitizer (memcheck, racecheck, synccheck)"
+        assert not any(note.startswith("memory:") for note in verdict.notes)
 
 
 @pytest.mark.nvidia

@@ -92,6 +92,19 @@ def test_no_signals_to_processes_outside() -> None:
     ]
 
 
+@needs_scopes
+def test_rules_without_a_scope_let_signals_through() -> None:
+    program = """
+import os
+from pathlib import Path
+from kernelevolve.workers.landlock import Rules, restrict
+print(restrict(Rules((Path("/"),), (), scoped=False)))
+os.kill(os.getppid(), 0)
+"""
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "signals" not in finished.stdout and "files" in finished.stdout
+
+
 def test_all_but_covers_everything_else(tmp_path: Path) -> None:
     for name in ("a/b/secret", "a/b/seen", "a/seen", "c/deep"):
         (tmp_path / name).mkdir(parents=True)

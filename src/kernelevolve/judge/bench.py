@@ -144,7 +144,7 @@ class Bench:
 
         ``capabilities`` are kept in a worker that is profiled, by a tool that does not work without them.
         """
-        place = Path(tempfile.mkdtemp(prefix="candidate-", dir=self._scratch))
+        place = self.make_place("candidate-")
         budget = self.settings.compile_seconds + 100 * self.settings.run_seconds
         session = self._open(
             place, int(budget * self.threads), {}, writable=(), hidden=(self._workspace,), capabilities=capabilities
@@ -155,7 +155,7 @@ class Bench:
     def _open_baseline(self, name: str) -> ProgramSession:
         cache = _made(self._workspace / "baselines" / name)
         variables = {"TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"), "TRITON_CACHE_DIR": str(cache / "triton")}
-        place = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self._scratch))
+        place = self.make_place(f"{name}-")
         return self._open(place, _UNLIMITED_CPU_SECONDS, variables, writable=(cache,), hidden=())
 
     def _open(
@@ -167,18 +167,26 @@ class Bench:
         hidden: tuple[Path, ...],
         capabilities: frozenset[Capability] = frozenset(),
         watched: Launcher | None = None,
+        starts: Path | None = None,
     ) -> ProgramSession:
-        """A worker; if it comes from a launcher of ``watched`` ones, it is arranged for that."""
+        """A worker; if it comes from a launcher of ``watched`` ones, it is arranged for that.
+
+        With ``starts``, a directory of programs, it uses no device and starts these.
+        """
         home = _made(place / "home")
         on_cpu = self.target.device_type == "cpu"
-        temporary = [Path("/tmp"), Path("/var/tmp"), *([Path("/dev/shm")] if on_cpu else [])]
         policy = IsolationPolicy(
             scratch=home,
             writable=writable,
-            hidden=(*temporary, *hidden),
-            visible=(*interpreter_directories(), *{path.parent.resolve() for path in self.problem.payload.values()}),
+            hidden=(*temporary_directories(shared_memory=on_cpu or starts is not None), *hidden),
+            visible=(
+                *interpreter_directories(),
+                *{path.parent.resolve() for path in self.problem.payload.values()},
+                *([] if starts is None else [starts]),
+            ),
             measures=self.settings.sandbox.measures,
             capabilities=capabilities,
+            starts_programs=starts is not None,
             memory_bytes=self._memory_bytes() if on_cpu else None,
             limit_addresses=watched is None,
             cpu_seconds=cpu_seconds,
@@ -193,8 +201,8 @@ class Bench:
             **variables,
         }
         spawn = Spawn(
-            policy, self.target.device_type, self.threads, self.ceilings.cache_bytes, environment, place / "output.txt",
-            guarded=watched is not None,
+            policy, "cpu" if starts is not None else self.target.device_type, self.threads, self.ceilings.cache_bytes,
+            environment, place / "output.txt", guarded=watched is not None,
         )  # fmt: skip
         session = ProgramSession((watched or self.launcher).spawn(spawn), self.maker)
         try:
@@ -226,10 +234,23 @@ class Bench:
                     threads=self.threads, preload=PRELOAD["cpu"], environment=watching_environment()
                 )
                 launcher, variables = self._watched, sanitizer.CHILDREN
-        place = Path(tempfile.mkdtemp(prefix="watched-", dir=self._scratch))
+        place = self.make_place("watched-")
         budget = self.settings.compile_seconds + self.settings.memory_check_seconds
         session = self._open(place, int(budget * self.threads) + 1, variables, (), (self._workspace,), watched=launcher)
         return session, place
+
+    def open_starter(self, place: Path, report: Path, programs: Path) -> ProgramSession:
+        """A new worker at ``place`` that holds no candidate, and starts programs of that directory which watch one.
+
+        It may write to ``report`` too. Raises what opening a worker raises.
+        """
+        budget = self.settings.compile_seconds + self.settings.memory_check_seconds
+        cpu_seconds = int(budget * self.threads) + 1
+        return self._open(place, cpu_seconds, {}, (report,), (self._workspace,), starts=programs)
+
+    def make_place(self, prefix: str) -> Path:
+        """A new directory for a worker; to be given to ``clean`` afterwards."""
+        return Path(tempfile.mkdtemp(prefix=prefix, dir=self._scratch))
 
     def arguments(
         self, workload: Workload, seed: int
@@ -371,6 +392,11 @@ def watching_environment() -> Mapping[str, str]:
             "the C++ compiler has no AddressSanitizer", fix="install g++ with libasan (Debian: g++ brings it)"
         )
     return sanitizer.environment(library)
+
+
+def temporary_directories(*, shared_memory: bool) -> tuple[Path, ...]:
+    """World-writable places, of which each worker has its own. On a GPU that of shared memory is left as it is."""
+    return (Path("/tmp"), Path("/var/tmp"), *([Path("/dev/shm")] if shared_memory else []))
 
 
 def _made(path: Path) -> Path:

@@ -1,24 +1,23 @@
 """Memory check: a promotion calls the candidate once per workload where every access to memory is watched.
 
 In a fresh process, on inputs of its own, untimed. On a CPU the candidate's C++ is built with AddressSanitizer and
-UndefinedBehaviorSanitizer; on a GPU nothing is mapped behind any tensor, so that an access past the end faults. Outputs
-are not compared: what is built to be watched sums in another order, and the ordinary calls have settled that.
+UndefinedBehaviorSanitizer; on a GPU nothing is mapped behind any tensor, so that an access past the end faults, and
+compute-sanitizer watches further calls where it is installed (``gpu_sanitizer``). Outputs are not compared: what is
+built to be watched sums in another order, and the ordinary calls have settled that.
 
 It finds mistakes. A program that recognises the watched process can behave there and nowhere else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
-
-import torch
 
 from kernelevolve.errors import KernelEvolveError
 from kernelevolve.judge.bench import Bench
 from kernelevolve.judge.cases import CaseBook, derived_seed
+from kernelevolve.judge.gpu_sanitizer import sanitize
+from kernelevolve.judge.named_blocks import named_blocks
 from kernelevolve.judge.rejection import Rejected
 from kernelevolve.judge.sanitizer_report import read_report
 from kernelevolve.judge.session import ProgramSession
@@ -28,7 +27,6 @@ from kernelevolve.languages.toolchain import sanitizer
 from kernelevolve.problems import Role, Workload
 from kernelevolve.workers.guarded import ILLEGAL_ACCESS
 from kernelevolve.workers.handle import ProgramRaised, WorkerDied, WorkerFailure
-from kernelevolve.workers.layout import Layout, leaves
 from kernelevolve.workers.messages import CandidateProgram
 from kernelevolve.workers.wire import WireViolation
 
@@ -72,6 +70,16 @@ def examine(bench: Bench, source: str, book: CaseBook) -> MemoryCheck:
             "nothing to watch",
             ("memory: no access was watched, as it builds no C++ through kernelevolve.languages.cpp",),
         )
+    checked = _watched_calls(bench, source, book)
+    if bench.target.device_type != "cuda":
+        return checked
+    sanitized = sanitize(bench, source, book)
+    parts = [part for part in (checked.summary, sanitized.summary) if part and part != NOT_EXAMINED.summary]
+    return MemoryCheck("; ".join(parts) or NOT_EXAMINED.summary, (*checked.notes, *sanitized.notes))
+
+
+def _watched_calls(bench: Bench, source: str, book: CaseBook) -> MemoryCheck:
+    """The calls in a worker of which every allocation is guarded. Raises Rejected."""
     try:
         session, place = bench.open_watched()
     except (KernelEvolveError, WorkerFailure) as reason:
@@ -108,7 +116,7 @@ class _Run:
         for workload, seed in self._by_size():
             self._unfinished = f"its call on workload {workload.name} did not end well"
             init_inputs, weights, inputs = bench.arguments(workload, seed)
-            self._blocks = _blocks(weights, inputs)
+            self._blocks = named_blocks(weights, inputs)
             names, training = bench.instance.parameter_names, bench.instance.training
             session.construct(workload.name, init_inputs, weights, names, training, bench.settings.compile_seconds)
             start = monotonic()
@@ -129,7 +137,9 @@ class _Run:
         for workload in self._bench.workloads(*Role):
             seed = derived_seed(self._book.seed, workload, MEMORY_CHECK)
             _, weights, inputs = self._bench.arguments(workload, seed)
-            sized.append((sum(size * len(paths) for size, paths in _blocks(weights, inputs).items()), workload, seed))
+            sized.append(
+                (sum(size * len(paths) for size, paths in named_blocks(weights, inputs).items()), workload, seed)
+            )
         self._too_large = tuple(workload.name for size, workload, _ in sized if size > _LARGEST_BYTES)
         sized.sort(key=lambda entry: entry[0])
         return [(workload, seed) for size, workload, seed in sized if size <= _LARGEST_BYTES]
@@ -166,15 +176,3 @@ class _Run:
         if self._too_large:
             notes.append(f"memory: these workloads are too large to watch accesses on: {', '.join(self._too_large)}")
         return MemoryCheck(summary, tuple(notes))
-
-
-def _blocks(weights: Mapping[str, torch.Tensor], inputs: Any) -> dict[int, list[str]]:
-    """Bytes -> which weights and inputs take as many."""
-    found: dict[int, list[str]] = {}
-    named = [(f"input {path}", leaf) for path, leaf in leaves(inputs)] + [
-        (f"weight {n}", w) for n, w in weights.items()
-    ]
-    for name, tensor in named:
-        if isinstance(tensor, torch.Tensor):
-            found.setdefault(Layout().place(tensor).extent, []).append(name)
-    return found

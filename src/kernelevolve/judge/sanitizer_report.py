@@ -1,4 +1,4 @@
-"""What a sanitizer printed before it ended a worker, as one sentence and a trimmed report. Text is read, no more."""
+"""What a sanitizer of g++ printed before it ended a worker, as one sentence and a trimmed report. Text is read only."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kernelevolve.candidates.structure import parse
+from kernelevolve.judge.named_blocks import block_in_words
 from kernelevolve.languages.cpp import SOURCE_FILE
 
 _ADDRESS = re.compile(r"ERROR: AddressSanitizer: ([\w-]+)")
@@ -22,7 +23,7 @@ _END = re.compile(r"^(SUMMARY:|Shadow bytes around)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A finding. ``detail`` is what the sanitizer said, without its map of the memory and without frames of Python."""
+    """A finding. ``detail`` is what the sanitizer said, without what lies outside the candidate's own source."""
 
     sentence: str
     detail: str
@@ -55,11 +56,7 @@ def _address_sentence(kind: str, text: str, blocks: Mapping[int, Sequence[str]])
         distance, side, size = int(place.group(1)), place.group(2), int(place.group(3))
         if side != "inside of":
             edge = "past the end" if side in ("to the right of", "after") else "before the start"
-            where = f"{f' {distance} bytes' if distance else ''} {edge} of a block of {size} bytes"
-            if size in blocks:
-                names = list(blocks[size])
-                more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-                where += f" (as long as {', '.join(names[:3])}{more})"
+            where = f"{f' {distance} bytes' if distance else ''} {edge} of {block_in_words(size, blocks)}"
     source = f", at {SOURCE_FILE}:{frame.group(2)} in {frame.group(1)}" if frame is not None else ""
     return f"it {verb}{where}: {kind}{source}"
 

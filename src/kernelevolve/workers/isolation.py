@@ -27,7 +27,7 @@ _PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRI
 _CAPABILITY_VERSION_3 = 0x20080522
 
 _OFF = "switched off"
-_OWN_THREADS = Path("/proc/self/task")
+OWN_THREADS = Path("/proc/self/task")
 """Of this process alone. The CUDA driver names its threads by writing here, and does not start if it may not."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -64,6 +64,8 @@ class IsolationPolicy:
     """What is tried."""
     capabilities: frozenset[Capability] = frozenset()
     """What a profiled worker keeps; none in a worker that is judged."""
+    starts_programs: bool = False
+    """Whether it holds no candidate itself and starts processes that use a GPU, under a tool that watches them."""
     memory_bytes: int | None = None
     """Memory that a worker may use; None for no limit."""
     limit_addresses: bool = True
@@ -196,9 +198,10 @@ def _set_limits(policy: IsolationPolicy, report: dict[str, str]) -> None:
 
 
 def _landlock_rules(policy: IsolationPolicy, report: dict[str, str]) -> landlock.Rules:
-    # A profiler starts the process in which CUDA runs, so its directory is not known yet. A /proc of the worker's own
+    # Where a tool starts the process in which CUDA runs, its directory is not known yet. A /proc of the worker's own
     # holds nobody else's, and what steers the kernel is mounted read-only there.
-    threads = Path("/proc") if policy.capabilities and report.get("pid") == "own" else _OWN_THREADS
+    elsewhere = policy.capabilities or policy.starts_programs
+    threads = Path("/proc") if elsewhere and report.get("pid") == "own" else OWN_THREADS
     places = (policy.scratch, *policy.writable, threads)
     if report["files"] == "read-only":
         # What is hidden is an empty file system of the worker's own, and what it must not see is out of sight.

@@ -51,6 +51,8 @@ class Rules:
     """Readable too."""
     devices: tuple[Path, ...] = ()
     """Device nodes (or directories of them) to be read, written and controlled."""
+    scoped: bool = True
+    """Whether processes outside can neither be signalled nor be reached through abstract sockets."""
 
 
 def abi() -> int:
@@ -69,12 +71,13 @@ def restrict(rules: Rules) -> str:
     if version < LEAST_ABI:
         raise OSError(errno.ENOSYS, f"ABI {version}, and {LEAST_ABI} is needed" if version else "the kernel has none")
     handled = _READING | _WRITING | _MAKE_CHAR | _MAKE_BLOCK | (_IOCTL_DEV if version >= _IOCTL_ABI else 0)
+    scoped = rules.scoped and version >= _SCOPE_ABI
     # struct landlock_ruleset_attr, which has grown; an older kernel takes the longer one if the rest is zero.
     attributes = struct.pack(
         "QQQ",
         handled,
         _BIND_TCP | _CONNECT_TCP if version >= _NETWORK_ABI else 0,
-        _ABSTRACT_UNIX_SOCKET | _SIGNAL if version >= _SCOPE_ABI else 0,
+        _ABSTRACT_UNIX_SOCKET | _SIGNAL if scoped else 0,
     )
     ruleset = _checked(_libc.syscall(_SYS_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0))
     try:
@@ -89,7 +92,7 @@ def restrict(rules: Rules) -> str:
         _checked(_libc.syscall(_SYS_RESTRICT_SELF, ruleset, 0))
     finally:
         os.close(ruleset)
-    denied = ["files", *["TCP"] * (version >= _NETWORK_ABI), *["signals, abstract sockets"] * (version >= _SCOPE_ABI)]
+    denied = ["files", *["TCP"] * (version >= _NETWORK_ABI), *["signals, abstract sockets"] * scoped]
     return f"on, ABI {version}: {', '.join(denied)}"
 
 

@@ -168,7 +168,10 @@ class Forget:
 
 @dataclass(frozen=True, slots=True)
 class Inspect:
-    """Have a profiler's function look at the program from inside. Only sent to a worker whose word settles nothing."""
+    """Have a function of ours look at the program from inside, or start a tool that does.
+
+    Only sent to a worker whose word settles nothing, or that holds no candidate.
+    """
 
     probe: Callable[..., dict[str, Any]]
     """Called with a ``site.Site`` and the arguments; pickled by name, so it must be a function of a module of ours."""
