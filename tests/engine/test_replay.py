@@ -58,6 +58,23 @@ def test_the_first_difference_is_told(tmp_path: Path) -> None:
     assert again(store, run.id, chosen.model_copy(update={"seed": 1})).difference
 
 
+def test_a_run_of_several_conversations_is_refused(tmp_path: Path) -> None:
+    chosen = settings(10, conversations=2)
+    store, run, _ = search(tmp_path, chosen)
+    with pytest.raises(InvalidRequest, match="2 conversations at once, and the order .* is not recorded"):
+        again(store, run.id, chosen)
+
+
+def test_a_told_run_is_replayed_whatever_its_conversations(tmp_path: Path) -> None:
+    """Candidates are told one after the other; only operators are ever asked side by side."""
+    store, chosen = Store(tmp_path), settings(20, workers=3, conversations=2)
+    run, judge = new_run(store, chosen), ScriptedJudge()
+    turns = Turns(store, run, chosen, POLICIES.get("greedy"), ScriptedTarget())
+    for number in range(5):
+        turns.tell(program((number % 4, 2, 1, number // 4, 0)), lambda: judge)
+    assert again(store, run.id, chosen) == Replayed(5)
+
+
 def test_a_run_of_several_workers_is_refused(tmp_path: Path) -> None:
     chosen = settings(10, workers=3)
     store, run, _ = search(tmp_path, chosen)
