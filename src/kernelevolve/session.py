@@ -144,6 +144,7 @@ def begin(
         operators=chosen.operators,
         writing=chosen.writing,
         recording=place,
+        sandbox=checked_sandbox(sandbox),
         conversations=conversations,
         seed=seed,
         workers=1 if device.exclusive_compile else _WORKERS,
@@ -159,7 +160,7 @@ def begin(
     if not operators and not seen.transfers:
         names = tuple(name for name in names if name != _TRANSFER)
     settings = settings.model_copy(update={**dict(seen), "operators": names})
-    judge = open_judge(text, device, store, checked_sandbox(sandbox), screen_all_baselines=False)
+    judge = open_judge(text, device, store, settings.sandbox, screen_all_baselines=False)
     try:
         record = store.create_run(
             text, device.name, device=device.device_name(), settings=settings.model_dump(mode="json")
@@ -178,21 +179,23 @@ def resume(
     minutes: float | None = None,
     tokens: int | None = None,
     dollars: float | None = None,
-    sandbox: Sandbox | str = Sandbox.AUTO,
+    sandbox: Sandbox | str | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Run:
     """Continue a run that was interrupted or killed, or one that ended, with a larger budget.
 
     ``run`` is as for ``open_run``. The limits, if given, replace the run's and count what it has spent already. Nothing
-    that was judged is judged again. ``sandbox`` is as for ``optimize`` and not remembered.
+    that was judged is judged again. ``sandbox``, if given, replaces the run's from now on; a run that was begun with
+    'none' is only continued so if that is said again.
     Raises InvalidRequest if there is no such run, MissingTarget if this machine lacks its target or has another device
     than the run began on.
     """
     found = open_run(run, out=out)
     store, record = found.store, found.record
     settings = with_limits(SearchSettings.model_validate(record.settings), evaluations, minutes, tokens, dollars)
+    settings = settings.model_copy(update={"sandbox": continued_sandbox(record.id, settings, sandbox)})
     device = device_of(record)
-    judge = open_judge(record.problem, device, store, checked_sandbox(sandbox), screen_all_baselines=False)
+    judge = open_judge(record.problem, device, store, settings.sandbox, screen_all_baselines=False)
     try:
         store.set_settings(record.id, settings.model_dump(mode="json"))
         return _search(store, record, settings, device, judge, listeners)
@@ -341,6 +344,21 @@ def checked_sandbox(name: Sandbox | str) -> Sandbox:
         return Sandbox(name)
     except ValueError:
         raise InvalidRequest(f"there is no sandbox {name!r}", fix=f"use {', '.join(Sandbox)}") from None
+
+
+def continued_sandbox(run: str, settings: SearchSettings, asked: Sandbox | str | None) -> Sandbox:
+    """How the candidates of a stored run are shut in: as is asked for, or else as it was begun.
+
+    Raises InvalidRequest if that would be not at all without having been asked for: 'none' is said each time.
+    """
+    if asked is not None:
+        return checked_sandbox(asked)
+    if settings.sandbox is Sandbox.NONE:
+        raise InvalidRequest(
+            f"run {run} was begun with --sandbox none, and nothing is run unsandboxed without being told to",
+            fix="say --sandbox none again, or --sandbox auto to shut candidates in from now on",
+        )
+    return settings.sandbox
 
 
 def with_limits(

@@ -14,6 +14,7 @@ from kernelevolve.agent.dialogue import Dialogue, start
 from kernelevolve.agent.documents import asked_document, best_document, told_document, verdict_document
 from kernelevolve.errors import InvalidRequest, KernelEvolveError
 from kernelevolve.prompting import Memory, Retriever
+from kernelevolve.run import Run
 from kernelevolve.version import __version__
 from kernelevolve.workers.sandbox import Sandbox
 from kernelevolve.workspace import open_run
@@ -123,10 +124,14 @@ class Tools:
             found = open_run(run, out=self._out)
             if self._open is None or self._open.run.id != found.id:
                 self.close()
-                self._open = Dialogue(found, sandbox=self._sandbox, retriever=self._retriever)
+                self._open = Dialogue(found, sandbox=self._sandbox_of(found), retriever=self._retriever)
             return work(self._open)
 
         return self._exclusively(inside)
+
+    def _sandbox_of(self, run: Run) -> Sandbox:
+        """As the run began, and never less than this server was started with."""
+        return self._sandbox.stricter(Sandbox(run.record.settings.get("sandbox", self._sandbox)))
 
     def _exclusively(self, work: Callable[[], T]) -> T:
         with self._lock:
