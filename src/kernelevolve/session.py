@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from kernelevolve.errors import InvalidCandidate, InvalidRequest, MissingTarget
 from kernelevolve.judge.protocol import Judge
 from kernelevolve.judge.verdict import Effort, Verdict
 from kernelevolve.languages import candidate_of
+from kernelevolve.operators.llm.model_choice import ModelChoice, OpenModel
 from kernelevolve.operators.llm.settings import WritingSettings
 from kernelevolve.problems import Problem
 from kernelevolve.problems.loaders import from_module, load_problem
@@ -92,14 +93,14 @@ def optimize(
         for listener in listeners:
             listener.on_event(ModelUnavailable(reason))
     try:
-        return _search(begun.store, begun.record, begun.settings, begun.target, begun.judge, listeners)
+        return _search(begun, listeners)
     finally:
         begun.judge.close()
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A new run of which nothing was judged yet, and what it takes to judge."""
+    """A run that is about to be searched, and what it takes to judge."""
 
     store: Store
     record: RunRecord
@@ -109,6 +110,8 @@ class Begun:
     """To be closed by whoever has it."""
     unavailable: tuple[str, ...] = ()
     """Why language models that were named are not asked, a sentence each."""
+    opened: Mapping[ModelChoice, OpenModel] = field(default_factory=dict)
+    """Language models that are open already."""
 
 
 def begin(
@@ -168,7 +171,7 @@ def begin(
     except BaseException:
         judge.close()
         raise
-    return Begun(store, record, settings, device, judge, chosen.unavailable)
+    return Begun(store, record, settings, device, judge, chosen.unavailable, chosen.opened)
 
 
 def resume(
@@ -198,7 +201,7 @@ def resume(
     judge = open_judge(record.problem, device, store, settings.sandbox, screen_all_baselines=False)
     try:
         store.set_settings(record.id, settings.model_dump(mode="json"))
-        return _search(store, record, settings, device, judge, listeners)
+        return _search(Begun(store, record, settings, device, judge), listeners)
     finally:
         judge.close()
 
@@ -311,17 +314,11 @@ def read_candidate(path: Path) -> Candidate:
         raise InvalidCandidate(error.problem, path=path, line=error.line, fix=error.fix) from None
 
 
-def _search(
-    store: Store,
-    record: RunRecord,
-    settings: SearchSettings,
-    target: Target,
-    judge: Judge,
-    listeners: Sequence[Listener],
-) -> Run:
-    operators, retriever = operators_of(settings)
+def _search(begun: Begun, listeners: Sequence[Listener]) -> Run:
+    store, record, settings = begun.store, begun.record, begun.settings
+    operators, retriever = operators_of(settings, begun.opened)
     policy = POLICIES.get(settings.policy)()
-    Engine(store, record, settings, policy, operators, target, judge, listeners, retriever).run()
+    Engine(store, record, settings, policy, operators, begun.target, begun.judge, listeners, retriever).run()
     run = Run(store, record.id)
     write_results(run, distiller(operators, settings, store, record.id))
     return run
