@@ -9,14 +9,15 @@ import pytest
 
 from engine.doubles import Recorder, ScriptedJudge, search, settings
 from engine.written import PRICE, Script, Search, begin
-from kernelevolve import cli
+from kernelevolve import cli, ensemble
 from kernelevolve.agent.trajectories import Format, trajectories
 from kernelevolve.candidates.structure import program_key
 from kernelevolve.ensemble import choose, distiller, operators_of
 from kernelevolve.errors import InvalidRequest, MissingTarget
 from kernelevolve.operators import OPERATORS
 from kernelevolve.operators.exchange import AFTER_ALL, Purpose
-from kernelevolve.operators.llm.model_choice import KEYS, ModelChoice, parse_model, without_keys
+from kernelevolve.operators.llm import writer
+from kernelevolve.operators.llm.model_choice import KEYS, ModelChoice, OpenModel, open_model, parse_model, without_keys
 from kernelevolve.operators.llm.prices import Price, known_price, parse_price
 from kernelevolve.operators.llm.settings import WritingSettings
 from kernelevolve.operators.operator import ProposalContext
@@ -78,6 +79,26 @@ def test_without_a_key_the_run_says_so_and_goes_on_only_if_that_was_allowed(monk
     assert [model.name for model in mixed.writing.models] == ["mine"]
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
     assert choose(["llm"], ["openai:gpt-5"]).unavailable == ()
+
+
+def test_a_model_is_opened_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each holds a client with connections of its own: the one that was checked is the one that is asked."""
+    opened: list[ModelChoice] = []
+
+    def counted(choice: ModelChoice, *, request_seconds: float) -> OpenModel:
+        opened.append(choice)
+        return open_model(choice, request_seconds=request_seconds)
+
+    for module in (ensemble, writer):
+        monkeypatch.setattr(module, "open_model", counted)
+    other = OWN.replace("mine", "other")
+    chosen = choose(["llm"], [OWN, other])
+    searching = settings(3).model_copy(update={"operators": chosen.operators, "writing": chosen.writing})
+    operators, _ = operators_of(searching, chosen.opened)
+    assert [operator.name for operator in operators] == ["llm:openai:mine", "llm:openai:other"]
+    assert opened == [parse_model(OWN), parse_model(other)]
+    operators_of(searching)
+    assert len(opened) == 4, "a run that is resumed opens its own"
 
 
 def test_operators_and_models_belong_together() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from kernelevolve.errors import InvalidRequest, MissingTarget
 from kernelevolve.operators import OPERATORS, Operator
-from kernelevolve.operators.llm.model_choice import ModelChoice, open_model, parse_model
+from kernelevolve.operators.llm.model_choice import ModelChoice, OpenModel, open_model, parse_model
 from kernelevolve.operators.llm.prices import known_price
 from kernelevolve.operators.llm.recorded import Recorded
 from kernelevolve.operators.llm.settings import WritingSettings
@@ -34,6 +35,8 @@ class Chosen:
     writing: WritingSettings | None
     unavailable: tuple[str, ...] = ()
     """Why models that were named are not asked, a sentence each."""
+    opened: Mapping[ModelChoice, OpenModel] = field(default_factory=dict)
+    """The models, ready to be asked: ``operators_of`` need not open them, and their connections, once more."""
 
 
 def choose(
@@ -68,9 +71,10 @@ def choose(
         raise InvalidRequest("a model is named, but the operator llm is not", fix="add --operator llm, or leave it out")
     if writing is None:
         return Chosen(names, None)
-    usable, unavailable = _usable(writing, dollars, fallback)
-    if usable:
-        return Chosen(names, writing.model_copy(update={"models": usable}), unavailable)
+    opened, unavailable = _opened(writing, dollars, fallback)
+    if opened:
+        usable = tuple(choice for choice in writing.models if choice in opened)
+        return Chosen(names, writing.model_copy(update={"models": usable}), unavailable, opened)
     rest = tuple(name for name in names if name != LLM)
     return Chosen(rest or tuple(OPERATORS.names()), None, unavailable)
 
@@ -79,26 +83,26 @@ def _as_settings(models: Sequence[str]) -> WritingSettings | None:
     return WritingSettings(models=tuple(map(parse_model, models))) if models else None
 
 
-def _usable(
+def _opened(
     writing: WritingSettings, dollars: float | None, fallback: bool
-) -> tuple[tuple[ModelChoice, ...], tuple[str, ...]]:
+) -> tuple[dict[ModelChoice, OpenModel], tuple[str, ...]]:
     """The models that can be asked here, and why the others cannot."""
-    usable: list[ModelChoice] = []
+    opened: dict[ModelChoice, OpenModel] = {}
     unavailable: list[str] = []
     for choice in writing.models:
         try:
-            _check(choice, writing, dollars)
+            model = open_model(choice, request_seconds=writing.request_seconds)
         except MissingTarget as error:
             if not fallback:
                 raise
             unavailable.append(error.sentence)
         else:
-            usable.append(choice)
-    return tuple(usable), tuple(unavailable)
+            _check_price(choice, writing, dollars)
+            opened[choice] = model
+    return opened, tuple(unavailable)
 
 
-def _check(choice: ModelChoice, writing: WritingSettings, dollars: float | None) -> None:
-    open_model(choice, request_seconds=writing.request_seconds)
+def _check_price(choice: ModelChoice, writing: WritingSettings, dollars: float | None) -> None:
     if dollars is not None and (writing.price or known_price(choice)) is None:
         raise InvalidRequest(
             f"what {choice.label} costs is not known, so {dollars:g} dollars are no limit",
@@ -106,10 +110,13 @@ def _check(choice: ModelChoice, writing: WritingSettings, dollars: float | None)
         )
 
 
-def operators_of(settings: SearchSettings) -> tuple[list[Operator], Retriever | None]:
+def operators_of(
+    settings: SearchSettings, opened: Mapping[ModelChoice, OpenModel] = MappingProxyType({})
+) -> tuple[list[Operator], Retriever | None]:
     """The operators of a run, and who finds pages for the writers among them.
 
-    Raises MissingTarget if a model cannot be used here.
+    Models that are not among the ``opened`` ones, such as those of a run that is resumed, are opened here. Raises
+    MissingTarget if one cannot be used.
     """
     operators = _free(settings)
     if settings.writing is None:
@@ -123,7 +130,9 @@ def operators_of(settings: SearchSettings) -> tuple[list[Operator], Retriever | 
     from kernelevolve.knowledge import KnowledgeBase
 
     knowledge = KnowledgeBase()
-    writers: list[Operator] = [LanguageModel(choice, settings.writing, knowledge) for choice in settings.writing.models]
+    writers: list[Operator] = [
+        LanguageModel(choice, settings.writing, knowledge, opened.get(choice)) for choice in settings.writing.models
+    ]
     return operators + writers, knowledge
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from kernelevolve.errors import InvalidCandidate, InvalidRequest, MissingTarget
 from kernelevolve.judge.protocol import Judge
 from kernelevolve.judge.verdict import Effort, Verdict
 from kernelevolve.languages import candidate_of
+from kernelevolve.operators.llm.model_choice import ModelChoice, OpenModel
 from kernelevolve.operators.llm.settings import WritingSettings
 from kernelevolve.problems import Problem
 from kernelevolve.problems.loaders import from_module, load_problem
@@ -92,14 +93,14 @@ def optimize(
         for listener in listeners:
             listener.on_event(ModelUnavailable(reason))
     try:
-        return _search(begun.store, begun.record, begun.settings, begun.target, begun.judge, listeners)
+        return _search(begun, listeners)
     finally:
         begun.judge.close()
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A new run of which nothing was judged yet, and what it takes to judge."""
+    """A run that is about to be searched, and what it takes to judge."""
 
     store: Store
     record: RunRecord
@@ -109,6 +110,8 @@ class Begun:
     """To be closed by whoever has it."""
     unavailable: tuple[str, ...] = ()
     """Why language models that were named are not asked, a sentence each."""
+    opened: Mapping[ModelChoice, OpenModel] = field(default_factory=dict)
+    """Language models that are open already."""
 
 
 def begin(
@@ -144,6 +147,7 @@ def begin(
         operators=chosen.operators,
         writing=chosen.writing,
         recording=place,
+        sandbox=checked_sandbox(sandbox),
         conversations=conversations,
         seed=seed,
         workers=1 if device.exclusive_compile else _WORKERS,
@@ -159,7 +163,7 @@ def begin(
     if not operators and not seen.transfers:
         names = tuple(name for name in names if name != _TRANSFER)
     settings = settings.model_copy(update={**dict(seen), "operators": names})
-    judge = open_judge(text, device, store, checked_sandbox(sandbox), screen_all_baselines=False)
+    judge = open_judge(text, device, store, settings.sandbox, screen_all_baselines=False)
     try:
         record = store.create_run(
             text, device.name, device=device.device_name(), settings=settings.model_dump(mode="json")
@@ -167,7 +171,7 @@ def begin(
     except BaseException:
         judge.close()
         raise
-    return Begun(store, record, settings, device, judge, chosen.unavailable)
+    return Begun(store, record, settings, device, judge, chosen.unavailable, chosen.opened)
 
 
 def resume(
@@ -178,24 +182,26 @@ def resume(
     minutes: float | None = None,
     tokens: int | None = None,
     dollars: float | None = None,
-    sandbox: Sandbox | str = Sandbox.AUTO,
+    sandbox: Sandbox | str | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Run:
     """Continue a run that was interrupted or killed, or one that ended, with a larger budget.
 
     ``run`` is as for ``open_run``. The limits, if given, replace the run's and count what it has spent already. Nothing
-    that was judged is judged again. ``sandbox`` is as for ``optimize`` and not remembered.
+    that was judged is judged again. ``sandbox``, if given, replaces the run's from now on; a run that was begun with
+    'none' is only continued so if that is said again.
     Raises InvalidRequest if there is no such run, MissingTarget if this machine lacks its target or has another device
     than the run began on.
     """
     found = open_run(run, out=out)
     store, record = found.store, found.record
     settings = with_limits(SearchSettings.model_validate(record.settings), evaluations, minutes, tokens, dollars)
+    settings = settings.model_copy(update={"sandbox": continued_sandbox(record.id, settings, sandbox)})
     device = device_of(record)
-    judge = open_judge(record.problem, device, store, checked_sandbox(sandbox), screen_all_baselines=False)
+    judge = open_judge(record.problem, device, store, settings.sandbox, screen_all_baselines=False)
     try:
         store.set_settings(record.id, settings.model_dump(mode="json"))
-        return _search(store, record, settings, device, judge, listeners)
+        return _search(Begun(store, record, settings, device, judge), listeners)
     finally:
         judge.close()
 
@@ -308,17 +314,11 @@ def read_candidate(path: Path) -> Candidate:
         raise InvalidCandidate(error.problem, path=path, line=error.line, fix=error.fix) from None
 
 
-def _search(
-    store: Store,
-    record: RunRecord,
-    settings: SearchSettings,
-    target: Target,
-    judge: Judge,
-    listeners: Sequence[Listener],
-) -> Run:
-    operators, retriever = operators_of(settings)
+def _search(begun: Begun, listeners: Sequence[Listener]) -> Run:
+    store, record, settings = begun.store, begun.record, begun.settings
+    operators, retriever = operators_of(settings, begun.opened)
     policy = POLICIES.get(settings.policy)()
-    Engine(store, record, settings, policy, operators, target, judge, listeners, retriever).run()
+    Engine(store, record, settings, policy, operators, begun.target, begun.judge, listeners, retriever).run()
     run = Run(store, record.id)
     write_results(run, distiller(operators, settings, store, record.id))
     return run
@@ -341,6 +341,21 @@ def checked_sandbox(name: Sandbox | str) -> Sandbox:
         return Sandbox(name)
     except ValueError:
         raise InvalidRequest(f"there is no sandbox {name!r}", fix=f"use {', '.join(Sandbox)}") from None
+
+
+def continued_sandbox(run: str, settings: SearchSettings, asked: Sandbox | str | None) -> Sandbox:
+    """How the candidates of a stored run are shut in: as is asked for, or else as it was begun.
+
+    Raises InvalidRequest if that would be not at all without having been asked for: 'none' is said each time.
+    """
+    if asked is not None:
+        return checked_sandbox(asked)
+    if settings.sandbox is Sandbox.NONE:
+        raise InvalidRequest(
+            f"run {run} was begun with --sandbox none, and nothing is run unsandboxed without being told to",
+            fix="say --sandbox none again, or --sandbox auto to shut candidates in from now on",
+        )
+    return settings.sandbox
 
 
 def with_limits(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import os
 import socket
@@ -84,6 +85,82 @@ def test_over_http(workspace: Path) -> None:
     finally:
         process.terminate()
         process.wait()
+
+
+def test_a_run_is_started_with_the_options_of_the_terminal(tmp_path: Path) -> None:
+    """The schema says each of them and its default; those that cannot be used are refused before anything is timed."""
+    from kernelevolve.cli.agent import start
+
+    (tmp_path / "problem.py").write_text(PROBLEM)
+    server = mcp.StdioServerParameters(
+        command=sys.executable, args=command(tmp_path / "runs", "--sandbox", "strict"), env=dict(os.environ)
+    )
+
+    async def ask() -> None:
+        async with mcp.Client(server) as client:
+            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+            offered = tools["start_run"].input_schema["properties"]
+            assert all(option["description"] for option in offered.values())
+            options = inspect.signature(start).parameters
+            same = {"problem", "target", "evaluations", "minutes", "seed", "policy", "scale", "settings", "sandbox"}
+            assert set(offered) == same | {"skills", "injection"} <= set(options) | {"skills"}
+            for name in same - {"problem", "sandbox"}:
+                assert offered[name]["default"] == options[name].default, name
+            assert (offered["skills"]["default"], offered["injection"]["default"]) == (True, 0.75)
+            for wrong, sentence in (
+                ({"sandbox": "auto"}, "sandbox 'auto' is less than this server's, which is 'strict'"),
+                ({"sandbox": "loose"}, "there is no sandbox 'loose'"),
+                ({"injection": 2}, "an injection rate of 2 is no share of the nodes"),
+                ({"policy": "guess"}, "guess"),
+                ({"settings": {"rows": 3}}, "rows"),
+                ({"scale": 0.5}, "batch"),
+                ({"evaluations": 0}, "0 evaluations are not enough"),
+            ):
+                given = {"problem": str(tmp_path / "problem.py"), "target": "cpu", **wrong}
+                refused = await client.call_tool("start_run", given)
+                assert refused.is_error and sentence in refused.content[0].text, (wrong, refused.content)
+
+    asyncio.run(asyncio.wait_for(ask(), 120))
+    assert not (tmp_path / "runs" / "judge").exists()
+
+
+@pytest.mark.parametrize("wished", [None, "strict"])
+def test_what_a_client_chooses_reaches_the_run(
+    wished: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this process, so that no judge need be opened."""
+    from told_runs import StandIn
+
+    from kernelevolve import session
+    from kernelevolve.agent.server import Tools, make_server
+    from kernelevolve.workers.sandbox import Sandbox
+    from kernelevolve.workspace import open_run
+
+    opened: list[Sandbox] = []
+
+    def open_judge(problem: object, target: object, store: object, sandbox: Sandbox, **_: object) -> StandIn:
+        opened.append(sandbox)
+        return StandIn()
+
+    monkeypatch.setattr(session, "open_judge", open_judge)
+    monkeypatch.setattr(session, "refuse_vacuous", lambda problem, device: None)
+    (tmp_path / "problem.py").write_text("ROWS = 64\n" + PROBLEM.replace("randn(64,", "randn(ROWS,"))
+    given = {
+        "problem": str(tmp_path / "problem.py"), "target": "cpu", "evaluations": 7, "minutes": 3, "seed": 5,
+        "policy": "beam", "settings": {"ROWS": 16}, "skills": False, "sandbox": wished,
+    }  # fmt: skip
+
+    async def begin() -> None:
+        async with mcp.Client(make_server(Tools(tmp_path, Sandbox.AUTO, None), knowledge=False)) as client:
+            document(await client.call_tool("start_run", given))
+
+    asyncio.run(begin())
+    record = open_run("last", out=tmp_path).record
+    assert record.problem.overrides == {"ROWS": 16}
+    chosen = record.settings
+    assert (chosen["seed"], chosen["policy"], chosen["injection"]) == (5, "beam", 0.0)
+    assert chosen["budget"]["evaluations"] == 7 and chosen["budget"]["seconds"] == 180
+    assert opened == [Sandbox(wished or "auto")] and chosen["sandbox"] == opened[0]
 
 
 @pytest.mark.slow

@@ -78,13 +78,14 @@ class Dialogue:
         self,
         run: Run,
         *,
-        sandbox: Sandbox | str = Sandbox.AUTO,
+        sandbox: Sandbox | str | None = None,
         retriever: Retriever | None = None,
         judge: Judge | None = None,
         listeners: Sequence[Listener] = (),
     ) -> None:
+        """``sandbox`` says how candidates are shut in here, by default as the run began; 'none' is said each time."""
         self.run = run
-        self._sandbox = session.checked_sandbox(sandbox)
+        self._sandbox = None if sandbox is None else session.checked_sandbox(sandbox)
         self._retriever = retriever
         self._judge = judge
         self._listeners = listeners
@@ -146,7 +147,7 @@ class Dialogue:
         if not verdict.ran:
             raise InvalidRequest(f"node {node} is {verdict.kind} and cannot be profiled", fix="profile one that runs")
         found = session.profile(
-            self.run.problem, self.run.candidate(node), target=self.run.target, sandbox=self._sandbox,
+            self.run.problem, self.run.candidate(node), target=self.run.target, sandbox=self._shut_in(),
             out=self.run.store.workspace,
         )  # fmt: skip
         return found[1]
@@ -178,6 +179,9 @@ class Dialogue:
     def _settings(self) -> SearchSettings:
         return SearchSettings.model_validate(self.run.record.settings)
 
+    def _shut_in(self) -> Sandbox:
+        return session.continued_sandbox(self.run.id, self._settings(), self._sandbox)
+
     def _turns(self) -> Turns:
         settings = self._settings()
         return Turns(
@@ -187,6 +191,6 @@ class Dialogue:
     def _opened(self) -> Judge:
         if self._judge is None:
             self._judge = session.open_judge(
-                self.run.problem, self._target, self.run.store, self._sandbox, screen_all_baselines=False
+                self.run.problem, self._target, self.run.store, self._shut_in(), screen_all_baselines=False
             )
         return self._judge

@@ -8,12 +8,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from pydantic import Field
 
 from kernelevolve.agent.dialogue import Dialogue, start
 from kernelevolve.agent.documents import asked_document, best_document, told_document, verdict_document
 from kernelevolve.errors import InvalidRequest, KernelEvolveError
+from kernelevolve.problems.loaders import load_problem
 from kernelevolve.prompting import Memory, Retriever
+from kernelevolve.run import Run
+from kernelevolve.session import checked_sandbox
+from kernelevolve.skills.records import DEFAULT_INJECTION
 from kernelevolve.version import __version__
 from kernelevolve.workers.sandbox import Sandbox
 from kernelevolve.workspace import open_run
@@ -45,18 +51,41 @@ class Tools:
             self._open = None
 
     def start_run(
-        self, problem: str, target: str = "auto", evaluations: int = 60, minutes: float = 10, seed: int = 0
+        self,
+        problem: Annotated[str, Field(description="a problem file, or a shipped one: ranking/rmsnorm_residual")],
+        target: Annotated[str, Field(description="cpu, nvidia, or auto: an NVIDIA GPU if there is one")] = "auto",
+        evaluations: Annotated[int, Field(description="candidates to judge at most")] = 60,
+        minutes: Annotated[float, Field(description="minutes of judging at most; thinking is free")] = 10,
+        seed: Annotated[int, Field(description="determines which nodes are asked about")] = 0,
+        policy: Annotated[
+            str | None, Field(description="selection policy; null: one that suits the number of evaluations")
+        ] = None,
+        scale: Annotated[float | None, Field(description="multiply the problem's batch size, e.g. by 0.125")] = None,
+        settings: Annotated[
+            dict[str, bool | int | float | str] | None,
+            Field(description='constants of the problem file to replace, by name, such as {"batch_size": 16}'),
+        ] = None,
+        skills: Annotated[bool, Field(description="use what earlier runs of this workspace learnt or found")] = True,
+        injection: Annotated[
+            float, Field(description="share of prompts that show what earlier runs learnt, from 0 to 1")
+        ] = DEFAULT_INJECTION,
+        sandbox: Annotated[
+            str | None,
+            Field(
+                description="how candidates are shut in: auto (as well as the machine can), strict (refused unless "
+                "fully) or none (not at all); null: as the server was started, and never less"
+            ),
+        ] = None,
     ) -> dict[str, Any]:
-        """Begin a run: vet the problem (a file, or a shipped one such as ranking/rmsnorm_residual), time its baselines.
-
-        evaluations and minutes (of judging, not of thinking) are hard limits.
-        """
+        """Begin a run: vet the problem and time its baselines. Then next_prompt; the limits are hard."""
 
         def work() -> dict[str, Any]:
+            walls = self._allowed(sandbox)
+            text = load_problem(problem, overrides=settings or {}, scale=scale)
             self.close()
             self._open = start(
-                problem, target=target, evaluations=evaluations, minutes=minutes, seed=seed, out=self._out,
-                sandbox=self._sandbox, retriever=self._retriever,
+                text, target=target, evaluations=evaluations, minutes=minutes, seed=seed, out=self._out,
+                policy=policy, skills=skills, injection=injection, sandbox=walls, retriever=self._retriever,
             )  # fmt: skip
             record = self._open.run.record
             return {
@@ -123,10 +152,26 @@ class Tools:
             found = open_run(run, out=self._out)
             if self._open is None or self._open.run.id != found.id:
                 self.close()
-                self._open = Dialogue(found, sandbox=self._sandbox, retriever=self._retriever)
+                self._open = Dialogue(found, sandbox=self._sandbox_of(found), retriever=self._retriever)
             return work(self._open)
 
         return self._exclusively(inside)
+
+    def _allowed(self, wished: str | None) -> Sandbox:
+        """The sandbox that a client wishes for: whoever started the server decides what is the least."""
+        if wished is None:
+            return self._sandbox
+        walls = checked_sandbox(wished)
+        if walls.stricter(self._sandbox) is not walls:
+            raise InvalidRequest(
+                f"sandbox {walls.value!r} is less than this server's, which is {self._sandbox.value!r}",
+                fix="leave it out, or have the server started with another --sandbox",
+            )
+        return walls
+
+    def _sandbox_of(self, run: Run) -> Sandbox:
+        """As the run began, and never less than this server was started with."""
+        return self._sandbox.stricter(Sandbox(run.record.settings.get("sandbox", self._sandbox)))
 
     def _exclusively(self, work: Callable[[], T]) -> T:
         with self._lock:

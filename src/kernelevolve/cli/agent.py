@@ -16,6 +16,7 @@ from kernelevolve.cli.terminal import (
     NoSkillsOption,
     OutOption,
     ProblemArgument,
+    RunSandboxOption,
     SandboxOption,
     ScaleOption,
     SettingsOption,
@@ -121,7 +122,7 @@ def tell(
     parents: ParentsOption = None,
     draft: DraftOption = False,
     out: OutOption = DEFAULT_OUT,
-    sandbox: SandboxOption = Sandbox.AUTO,
+    sandbox: RunSandboxOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Submit a candidate to RUN, wait for its verdict, and print it.
@@ -149,7 +150,7 @@ def tell(
 
 
 def finish(
-    run: RunArgument = "last", out: OutOption = DEFAULT_OUT, sandbox: SandboxOption = Sandbox.AUTO,
+    run: RunArgument = "last", out: OutOption = DEFAULT_OUT, sandbox: RunSandboxOption = None,
     as_json: JsonOption = False,
 ) -> int:  # fmt: skip
     """End RUN as every search ends: tune the best programs, put them to the strict test, write kernel and report.
@@ -161,7 +162,7 @@ def finish(
     return conclude(finished, as_json)
 
 
-def _dialogue(run: str, out: Path, sandbox: Sandbox = Sandbox.AUTO, *, retriever: Retriever | None = None) -> Dialogue:
+def _dialogue(run: str, out: Path, sandbox: Sandbox | None = None, *, retriever: Retriever | None = None) -> Dialogue:
     """RUN, opened; only who asks needs pages for the prompt."""
     from kernelevolve.agent import Dialogue
     from kernelevolve.workspace import open_run

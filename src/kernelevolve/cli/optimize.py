@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import shlex
 from contextlib import nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,7 +16,6 @@ from kernelevolve.cli.terminal import (
     JsonOption,
     NoSkillsOption,
     OutOption,
-    SandboxOption,
     ScaleOption,
     SettingsOption,
     TargetOption,
@@ -98,7 +96,13 @@ def optimize(
     ] = False,
     no_skills: NoSkillsOption = False,
     injection: InjectionOption = None,
-    sandbox: SandboxOption = Sandbox.AUTO,
+    sandbox: Annotated[
+        Sandbox | None,
+        typer.Option(
+            help="How candidates are shut in: as well as this machine can, refused unless fully, or not at all.  "
+            "[default: auto; with --resume as the run began]",
+        ),
+    ] = None,
     as_json: JsonOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> int:
@@ -147,7 +151,7 @@ def optimize(
                 conversations=conversations,
                 recording=recording,
                 roofline_target=target_roofline,
-                sandbox=sandbox,
+                sandbox=Sandbox.AUTO if sandbox is None else sandbox,
                 listeners=listeners,
                 **skills,
             )
@@ -190,10 +194,12 @@ def parse_setting(text: str) -> tuple[str, int | float | str | bool]:
     return name, literal if isinstance(literal, (bool, int, float, str)) else value
 
 
-def resume_command(run: str, out: Path) -> str:
-    """What to type to continue a run."""
+def resume_command(run: Run) -> str:
+    """What to type to continue a run as it was begun."""
+    out = run.store.workspace
     place = "" if out == DEFAULT_OUT else f" --out {shlex.quote(str(out))}"
-    return f"kernelevolve optimize --resume {run}{place}"
+    walls = " --sandbox none" if run.record.settings.get("sandbox") == Sandbox.NONE else ""
+    return f"kernelevolve optimize --resume {run.id}{place}{walls}"
 
 
 def _continued_options(**given: bool) -> list[str]:
@@ -243,7 +249,7 @@ def conclude(run: Run, as_json: bool) -> int:
     if as_json:
         print_json(contents.summary.model_dump(mode="json"))
     if run.interrupted:
-        command = resume_command(run.id, run.store.workspace)
+        command = resume_command(run)
         console(stderr=True).print(f"Interrupted; nothing is lost. Continue with:\n  {command}", soft_wrap=True)
         return EXIT_INTERRUPTED
     return 0 if contents.best is not None else EXIT_NOTHING_CORRECT

@@ -35,6 +35,10 @@ SandboxOption = Annotated[
         help="How candidates are shut in: as well as this machine can, refused unless fully, or not at all.",
     ),
 ]
+RunSandboxOption = Annotated[
+    Sandbox | None,
+    typer.Option("--sandbox", help="How candidates are shut in; by default as the run began. none is said each time."),
+]
 NoSkillsOption = Annotated[
     bool, typer.Option("--no-skills", help="Use nothing that earlier runs in OUT learnt or found.")
 ]

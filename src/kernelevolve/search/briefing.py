@@ -12,6 +12,7 @@ from kernelevolve.prompting import BudgetLeft, Found, Memory, PromptContext, Ret
 from kernelevolve.search.graph import SearchGraph
 from kernelevolve.skills.recall import is_injected, recalled_skills
 from kernelevolve.store import RunRecord, Store
+from kernelevolve.store.steps import read_step
 from kernelevolve.targets import Target
 
 _ANCESTORS, _SIBLINGS, _PAGES = 40, 32, 4
@@ -61,11 +62,7 @@ class Briefing:
 
     def step(self, number: int) -> Step:
         """A node with everything that prompts show of one."""
-        node, run = self._graph[number], self._record.id
-        return Step(
-            number, node.parents, node.operator, self._store.candidate(run, number), self._store.verdict(run, number),
-            node.fitness, tuple(self._store.trials(run, number)),
-        )  # fmt: skip
+        return read_step(self._store, self._record.id, self._graph[number])
 
     def memory(self, parents: Sequence[int]) -> Memory:
         """What suits a node: nothing but itself now and then where many children of it came to nothing, its history

@@ -49,19 +49,32 @@ def replay(
 ) -> Replayed:
     """Search a run again by its recording, up to the first difference.
 
-    Raises InvalidRequest for a run with several workers: the order in which their evaluations ended was chance.
+    Raises InvalidRequest for a run whose operators worked side by side, with several workers or conversations: the
+    order in which they ended was chance, decided what was asked next, and is not in the recording.
     """
-    if settings.workers > 1 and any(s.node.operator not in (AGENT, TUNE) for s in store.nodes(record.id)):
-        raise InvalidRequest(
-            f"run {record.id} was searched by {settings.workers} workers at once, whose order is not repeated",
-            fix="replay a run of one worker, such as one on a CPU",
-        )
+    if any(stored.node.operator not in (AGENT, TUNE) for stored in store.nodes(record.id)):
+        _refuse_side_by_side(record.id, settings)
     with TemporaryDirectory(prefix="kernelevolve-replay-") as directory:
         scratch = Store(Path(directory))
         try:
             return _Replay(store, record, settings, policy(), operators, target, scratch).run()
         finally:
             scratch.close()
+
+
+def _refuse_side_by_side(run: str, settings: SearchSettings) -> None:
+    if settings.workers > 1:
+        raise InvalidRequest(
+            f"run {run} was searched by {settings.workers} workers at once, whose order is not repeated",
+            fix="replay a run of one worker, such as one on a CPU",
+        )
+    if settings.conversations > 1:
+        # Nodes and conclusions are recorded, but not which of them a question knew of when it was put.
+        raise InvalidRequest(
+            f"run {run} held {settings.conversations} conversations at once, and the order in which their answers "
+            "came is not recorded",
+            fix="replay a run that was made with --conversations 1",
+        )
 
 
 class _Replay:

@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field
 from kernelevolve.operators.llm.settings import WritingSettings
 from kernelevolve.search.ledger import Budget
 from kernelevolve.skills import SkillSettings
+from kernelevolve.workers.sandbox import Sandbox
 
 
 class SearchSettings(SkillSettings):
@@ -19,6 +20,7 @@ class SearchSettings(SkillSettings):
     operators: tuple[str, ...] = Field(description="names of registered operators")
     writing: WritingSettings | None = Field(default=None, description="the language models; null: none is asked")
     recording: str | None = Field(default=None, description="directory of the run whose programs are judged again")
+    sandbox: Sandbox = Field(default=Sandbox.AUTO, description="how candidates are shut in, also when it is continued")
     conversations: int = Field(default=1, ge=1, description="operators that are asked at once")
     seed: int = Field(default=0, description="determines every proposal of a run with one worker")
     workers: int = Field(default=1, ge=1, description="candidates in work at once; a device times one at a time")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kernelevolve.candidates import Candidate
 from kernelevolve.candidates.structure import read_choices
-from kernelevolve.prompting import Step
 from kernelevolve.prompting.digest import tuning_digest
 from kernelevolve.prompting.trimming import visible
 from kernelevolve.search.graph import SearchGraph
@@ -18,6 +17,7 @@ from kernelevolve.search.node import Node
 from kernelevolve.search.ranking import choose_best
 from kernelevolve.skills.records import BaselineSpeedup, ChainStep, FailureGroup, ProblemClass, Skill
 from kernelevolve.store import Store
+from kernelevolve.store.steps import read_step
 
 _LONGEST_LINE = 160
 _PLAN, _CHAIN, _FAILURES, _TUNABLES, _EXAMPLES, _DIFFERENCES = 12, 12, 6, 8, 4, 3
@@ -139,15 +139,7 @@ def _tunables(store: Store, run: str, graph: SearchGraph, best: Node) -> tuple[s
     for number in (best.id, *best.parents):
         node = graph[number]
         if node.structure == best.structure:
-            digest = tuning_digest(_step(store, run, node))
+            digest = tuning_digest(read_step(store, run, node))
             if digest is not None and digest.lines:
                 return tuple(map(one_line, digest.lines[:_TUNABLES]))
     return ()
-
-
-def _step(store: Store, run: str, node: Node) -> Step:
-    trials: Sequence[Any] = store.trials(run, node.id)
-    return Step(
-        node.id, node.parents, node.operator, store.candidate(run, node.id), store.verdict(run, node.id), node.fitness,
-        tuple(trials),
-    )  # fmt: skip

@@ -39,6 +39,10 @@ class Sandbox(StrEnum):
         """What is tried."""
         return frozenset() if self is Sandbox.NONE else frozenset(Measure)
 
+    def stricter(self, other: Sandbox) -> Sandbox:
+        """The stricter of the two."""
+        return max(self, other, key=(Sandbox.NONE, Sandbox.AUTO, Sandbox.STRICT).index)
+
 
 class Level(StrEnum):
     """What a report amounts to."""

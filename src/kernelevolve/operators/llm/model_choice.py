@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -65,7 +66,14 @@ def parse_model(text: str) -> ModelChoice:
     return ModelChoice(provider=found["provider"], name=found["name"], url=found["url"], weight=weight)
 
 
-def open_model(choice: ModelChoice, *, request_seconds: float) -> Model:
+@dataclass(frozen=True, slots=True)
+class OpenModel:
+    """A model that can be asked here. It holds a client with connections of its own, so it is opened once."""
+
+    model: Model
+
+
+def open_model(choice: ModelChoice, *, request_seconds: float) -> OpenModel:
     """The model, ready to be asked; nothing is sent yet.
 
     The clients' own retries are off: every attempt is to be seen and recorded. Raises MissingTarget if the library or
@@ -73,7 +81,7 @@ def open_model(choice: ModelChoice, *, request_seconds: float) -> Model:
     """
     key = _key(choice)
     try:
-        return _opened(choice, key, request_seconds)
+        return OpenModel(_opened(choice, key, request_seconds))
     except ImportError as error:
         raise MissingTarget(
             f"the library for {choice.label} is not installed ({error.name})", fix="pip install 'kernelevolve[llm]'"

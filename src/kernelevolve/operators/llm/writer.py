@@ -17,7 +17,7 @@ from kernelevolve.operators.llm.conversation import Conversation
 from kernelevolve.operators.llm.failure import AnswerLost, FailureKind
 from kernelevolve.operators.llm.instructions import rendered
 from kernelevolve.operators.llm.metered import Abandoned, Meter, Metered
-from kernelevolve.operators.llm.model_choice import ModelChoice, open_model
+from kernelevolve.operators.llm.model_choice import ModelChoice, OpenModel, open_model
 from kernelevolve.operators.llm.prices import known_price
 from kernelevolve.operators.llm.settings import WritingSettings
 from kernelevolve.operators.llm.tools import Tools
@@ -42,12 +42,16 @@ class LanguageModel:
         choice: ModelChoice,
         settings: WritingSettings,
         knowledge: KnowledgeBase,
+        opened: OpenModel | None = None,
     ) -> None:
-        """Raises MissingTarget if the model's library or key is missing. Nothing is sent yet."""
+        """``opened`` is the model of this choice, if it is open already. Nothing is sent yet.
+
+        Raises MissingTarget if the model's library or key is missing.
+        """
         self.name = choice.operator
         self.weight = choice.weight
         self._choice, self._settings, self._knowledge = choice, settings, knowledge
-        self._model = open_model(choice, request_seconds=settings.request_seconds)
+        self._model = (opened or open_model(choice, request_seconds=settings.request_seconds)).model
         self._price = settings.price or known_price(choice)
         self._exhausted = ""
         self._lost = 0
