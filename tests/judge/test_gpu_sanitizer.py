@@ -282,14 +282,14 @@ def test_a_tool_that_hangs_is_ended_and_leaves_no_time_for_others(
 @needs_landlock
 def test_the_walls_stand_round_a_tool(judge: LocalJudge, tmp_path: Path) -> None:
     bench = judge._bench
-    plain, place = bench.open_candidate()
-    other = bench.make_place("starter-")
+    plain, place = bench.workers.open_candidate()
+    other = bench.workers.make_place("starter-")
     (other / "report").mkdir()
-    starter = bench.open_starter(other, other / "report", tmp_path)
+    starter = bench.workers.open_starter(other, other / "report", tmp_path)
     for session in (plain, starter):
         session.close()
     for path in (place, other):
-        bench.clean(path)
+        bench.workers.clean(path)
     assert starter.handle.isolation == plain.handle.isolation
 
 

@@ -197,11 +197,11 @@ def test_a_program_without_own_code_is_not_watched_and_says_so(judge: LocalJudge
 
 @needs_sanitizer
 def test_the_walls_stand_in_a_watched_worker(judge: LocalJudge) -> None:
-    (plain, place), (watched, other) = judge._bench.open_candidate(), judge._bench.open_watched()
+    (plain, place), (watched, other) = judge._bench.workers.open_candidate(), judge._bench.workers.open_watched()
     for session in (plain, watched):
         session.close()
     for path in (place, other):
-        judge._bench.clean(path)
+        judge._bench.workers.clean(path)
     assert watched.handle.isolation == plain.handle.isolation
 
 

@@ -221,12 +221,12 @@ def test_bad_input_gets_one_sentence(
 
 def test_a_capability_that_a_tool_needs_opens_no_other_door(judge: LocalJudge) -> None:
     bench = judge._bench
-    session, place = bench.open_candidate(frozenset({Capability.SYS_ADMIN}))
+    session, place = bench.workers.open_candidate(frozenset({Capability.SYS_ADMIN}))
     try:
         reply = session.handle.ask(messages.Inspect(probes.confinement), 10.0).reply
     finally:
         session.close()
-        bench.clean(place)
+        bench.workers.clean(place)
     assert isinstance(reply, messages.Inspected)
     assert int(reply.report["effective"], 16) in (0, 1 << Capability.SYS_ADMIN)
     assert session.handle.isolation["capabilities"] == "all dropped but SYS_ADMIN"
@@ -236,9 +236,9 @@ def test_a_capability_that_a_tool_needs_opens_no_other_door(judge: LocalJudge) -
         assert reply.report["writes"]["thread"] == 0
     if session.handle.isolation["files"] == "read-only":
         assert reply.report["writes"]["kernel"] != 0
-    judged, place = bench.open_candidate()
+    judged, place = bench.workers.open_candidate()
     judged.close()
-    bench.clean(place)
+    bench.workers.clean(place)
     assert judged.handle.isolation["capabilities"] == "none"
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import random
-import shutil
-import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from math import prod
@@ -16,7 +13,7 @@ from typing import Any
 
 import torch
 
-from kernelevolve.errors import KernelEvolveError, MissingTarget
+from kernelevolve.errors import KernelEvolveError
 from kernelevolve.judge.baselines import COMPILE_MODES, LIBRARY, Baseline, BaselineUnavailable
 from kernelevolve.judge.cases import CaseBook
 from kernelevolve.judge.device import DeviceLock
@@ -24,62 +21,36 @@ from kernelevolve.judge.integrity import ReferenceEffects, reference_effects
 from kernelevolve.judge.noise import StartNoise
 from kernelevolve.judge.oracle import Case, Oracle, exact_products
 from kernelevolve.judge.physics import rooflines
-from kernelevolve.judge.session import ProgramSession
 from kernelevolve.judge.settings import JudgeSettings
 from kernelevolve.judge.statistics import TWIN_SUFFIX
 from kernelevolve.judge.timing import BaselineLost, Contestant, TimingSession
 from kernelevolve.judge.verdict import Roofline, Samples
-from kernelevolve.languages import cpp
-from kernelevolve.languages.toolchain import sanitizer
+from kernelevolve.judge.worker_factory import WorkerFactory
 from kernelevolve.problems import Problem, Role, Workload
 from kernelevolve.problems.instance import load_instance
 from kernelevolve.targets import Target
-from kernelevolve.workers import sandbox
-from kernelevolve.workers.devices import arena_maker
-from kernelevolve.workers.isolation import Capability, IsolationPolicy, interpreter_directories
-from kernelevolve.workers.launcher import Launcher
 from kernelevolve.workers.layout import map_leaves
 from kernelevolve.workers.messages import ClockName, ReferenceProgram
 from kernelevolve.workers.program import adopt_weights
-from kernelevolve.workers.sandbox import Sandbox
-from kernelevolve.workers.spawn import Spawn
-
-PRELOAD: Mapping[str, tuple[str, ...]] = {
-    "cpu": ("kernelevolve.languages.cpp",),
-    "cuda": ("triton", "triton.language", "kernelevolve.languages.triton", "kernelevolve.languages.cuda"),
-}
-"""torch device type -> modules that candidates import, loaded once by the zygote."""
-_UNLIMITED_CPU_SECONDS = 1_000_000
 
 
 class Bench:
     """Everything that lasts as long as the judge. Thread-safe."""
 
     def __init__(self, problem: Problem, target: Target, workspace: Path, settings: JudgeSettings) -> None:
-        if settings.sandbox is not Sandbox.NONE:
-            sandbox.require(settings.sandbox, sandbox.probe())
         self.problem, self.target, self.settings = problem, target, settings
         self.ceilings = target.ceilings()
-        self.threads = settings.threads or self.ceilings.threads
-        self.launcher = Launcher(threads=self.threads, preload=PRELOAD[target.device_type])
-        self.launcher.start()  # It imports while the rest is being set up.
-        self.maker = arena_maker(target.device_type)
+        self.workers = WorkerFactory(problem, target, workspace, settings)
+        self.threads, self.maker = self.workers.threads, self.workers.maker
         self.lock = DeviceLock(self.ceilings.device)
         try:
             self.instance = load_instance(problem, torch.device(target.device_type))
         except KernelEvolveError:
-            self.launcher.close()
+            self.workers.close()
             raise
-        self._workspace = workspace.resolve()
-        self._scratch = Path(tempfile.mkdtemp(prefix="judge-", dir=_made(self._workspace / "scratch")))
-        self._watched: Launcher | None = None
-        """Starts workers in which C++ is watched."""
-        self._watching = threading.Lock()
         self._oracle = Oracle(self.instance, problem.tolerance)
         self._reference_lock = threading.Lock()
         self.book = self.fresh_book()
-        self.isolation: dict[str, str] = {}
-        """What the last candidate's worker was shut into."""
         self._effects: dict[str, ReferenceEffects] = {}
         self._rooflines: dict[str, Roofline] = {}
         self._measuring = threading.Lock()
@@ -137,121 +108,6 @@ class Bench:
         """Hold while building where that disturbs timing."""
         return self.lock.working() if self.target.exclusive_compile else nullcontext()
 
-    # -- workers ---------------------------------------------------------------------------------------------------
-
-    def open_candidate(self, capabilities: frozenset[Capability] = frozenset()) -> tuple[ProgramSession, Path]:
-        """A new worker for a candidate, and its directory (to be given to ``clean`` afterwards).
-
-        ``capabilities`` are kept in a worker that is profiled, by a tool that does not work without them.
-        """
-        place = self.make_place("candidate-")
-        budget = self.settings.compile_seconds + 100 * self.settings.run_seconds
-        session = self._open(
-            place, int(budget * self.threads), {}, writable=(), hidden=(self._workspace,), capabilities=capabilities
-        )
-        self.isolation = session.handle.isolation | {"level": sandbox.level_of(session.handle.isolation)}
-        return session, place
-
-    def _open_baseline(self, name: str) -> ProgramSession:
-        cache = _made(self._workspace / "baselines" / name)
-        variables = {"TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"), "TRITON_CACHE_DIR": str(cache / "triton")}
-        place = self.make_place(f"{name}-")
-        return self._open(place, _UNLIMITED_CPU_SECONDS, variables, writable=(cache,), hidden=())
-
-    def _open(
-        self,
-        place: Path,
-        cpu_seconds: int,
-        variables: Mapping[str, str],
-        writable: tuple[Path, ...],
-        hidden: tuple[Path, ...],
-        capabilities: frozenset[Capability] = frozenset(),
-        watched: Launcher | None = None,
-        starts: Path | None = None,
-    ) -> ProgramSession:
-        """A worker; if it comes from a launcher of ``watched`` ones, it is arranged for that.
-
-        With ``starts``, a directory of programs, it uses no device and starts these.
-        """
-        home = _made(place / "home")
-        on_cpu = self.target.device_type == "cpu"
-        policy = IsolationPolicy(
-            scratch=home,
-            writable=writable,
-            hidden=(*temporary_directories(shared_memory=on_cpu or starts is not None), *hidden),
-            visible=(
-                *interpreter_directories(),
-                *{path.parent.resolve() for path in self.problem.payload.values()},
-                *([] if starts is None else [starts]),
-            ),
-            measures=self.settings.sandbox.measures,
-            capabilities=capabilities,
-            starts_programs=starts is not None,
-            memory_bytes=self._memory_bytes() if on_cpu else None,
-            limit_addresses=watched is None,
-            cpu_seconds=cpu_seconds,
-        )
-        environment = {
-            "HOME": str(home),
-            "TMPDIR": str(_made(home / "tmp")),
-            "KERNELEVOLVE_BUILD_DIR": str(_made(home / "build")),
-            "TORCH_EXTENSIONS_DIR": str(home / "extensions"),
-            "TRITON_CACHE_DIR": str(home / "triton"),
-            "TORCHINDUCTOR_CACHE_DIR": str(home / "inductor"),
-            **variables,
-        }
-        spawn = Spawn(
-            policy, "cpu" if starts is not None else self.target.device_type, self.threads, self.ceilings.cache_bytes,
-            environment, place / "output.txt", guarded=watched is not None,
-        )  # fmt: skip
-        session = ProgramSession((watched or self.launcher).spawn(spawn), self.maker)
-        try:
-            sandbox.require(self.settings.sandbox, session.handle.isolation)
-        except KernelEvolveError:
-            session.close()
-            raise
-        return session
-
-    def _memory_bytes(self) -> int:
-        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        return self.settings.memory_bytes or int(0.6 * machine)
-
-    @staticmethod
-    def clean(place: Path) -> None:
-        """Remove a worker's directory."""
-        shutil.rmtree(place, ignore_errors=True)
-
-    def open_watched(self) -> tuple[ProgramSession, Path]:
-        """A new worker in which a candidate's accesses to memory are watched, and its directory.
-
-        The process that forks such workers is started on first use. Raises MissingTarget if there is no way here.
-        """
-        launcher: Launcher = self.launcher
-        variables: Mapping[str, str] = {}
-        if self.target.device_type == "cpu":
-            with self._watching:
-                self._watched = self._watched or Launcher(
-                    threads=self.threads, preload=PRELOAD["cpu"], environment=watching_environment()
-                )
-                launcher, variables = self._watched, sanitizer.CHILDREN
-        place = self.make_place("watched-")
-        budget = self.settings.compile_seconds + self.settings.memory_check_seconds
-        session = self._open(place, int(budget * self.threads) + 1, variables, (), (self._workspace,), watched=launcher)
-        return session, place
-
-    def open_starter(self, place: Path, report: Path, programs: Path) -> ProgramSession:
-        """A new worker at ``place`` that holds no candidate, and starts programs of that directory which watch one.
-
-        It may write to ``report`` too. Raises what opening a worker raises.
-        """
-        budget = self.settings.compile_seconds + self.settings.memory_check_seconds
-        cpu_seconds = int(budget * self.threads) + 1
-        return self._open(place, cpu_seconds, {}, (report,), (self._workspace,), starts=programs)
-
-    def make_place(self, prefix: str) -> Path:
-        """A new directory for a worker; to be given to ``clean`` afterwards."""
-        return Path(tempfile.mkdtemp(prefix=prefix, dir=self._scratch))
-
     def arguments(
         self, workload: Workload, seed: int
     ) -> tuple[tuple[Any, ...], dict[str, torch.Tensor], tuple[Any, ...]]:
@@ -267,7 +123,7 @@ class Bench:
     # -- baselines -------------------------------------------------------------------------------------------------
 
     def _baseline(self, name: str, program: ReferenceProgram) -> Baseline:
-        return Baseline(name, program, self._open_baseline, self.lock.working, self.settings)
+        return Baseline(name, program, self.workers.open_baseline, self.lock.working, self.settings)
 
     def start_baselines(self) -> None:
         """Compile the baselines for the search workloads in the background, side by side."""
@@ -375,30 +231,6 @@ class Bench:
     def close(self) -> None:
         """End every process and remove the scratch directories."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-        for launcher in (self.launcher, self._watched):
-            if launcher is not None:
-                launcher.close()
+        self.workers.close()  # First, for a baseline is locked while its worker compiles.
         for baseline in (*self._baselines.values(), *self._twins.values()):
             baseline.close()
-        shutil.rmtree(self._scratch, ignore_errors=True)
-
-
-def watching_environment() -> Mapping[str, str]:
-    """With what a process is started in which C++ is watched. Raises MissingTarget if the compiler cannot do that."""
-    compiler = cpp.compiler()
-    library = None if compiler is None else sanitizer.runtime(compiler)
-    if library is None:
-        raise MissingTarget(
-            "the C++ compiler has no AddressSanitizer", fix="install g++ with libasan (Debian: g++ brings it)"
-        )
-    return sanitizer.environment(library)
-
-
-def temporary_directories(*, shared_memory: bool) -> tuple[Path, ...]:
-    """World-writable places, of which each worker has its own. On a GPU that of shared memory is left as it is."""
-    return (Path("/tmp"), Path("/var/tmp"), *([Path("/dev/shm")] if shared_memory else []))
-
-
-def _made(path: Path) -> Path:
-    path.mkdir(parents=True, exist_ok=True)
-    return path

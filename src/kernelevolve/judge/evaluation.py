@@ -107,14 +107,14 @@ class Evaluation:
     def _pass_stages(self, stages: Callable[[ProgramSession, str, Path], T]) -> T:
         source = check_text(self.candidate)
         self.stage = Stage.BUILD
-        session, place = self.bench.open_candidate()
+        session, place = self.bench.workers.open_candidate()
         try:
             return stages(session, source, place)
         except (WorkerFailure, WireViolation) as failure:
             raise rejection(failure, self.stage, session.handle.output()) from None
         finally:
             session.close()
-            self.bench.clean(place)
+            self.bench.workers.clean(place)
 
     def _load(self, session: ProgramSession, source: str) -> None:
         with self.bench.building():

@@ -19,12 +19,13 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kernelevolve.errors import KernelEvolveError
-from kernelevolve.judge.bench import Bench, temporary_directories
+from kernelevolve.judge.bench import Bench
 from kernelevolve.judge.cases import CaseBook, derived_seed
 from kernelevolve.judge.compute_sanitizer_report import KernelReport, errors_counted, read_report, trouble_in
 from kernelevolve.judge.named_blocks import named_blocks
 from kernelevolve.judge.rejection import Rejected
 from kernelevolve.judge.verdict import Stage, VerdictKind
+from kernelevolve.judge.worker_factory import temporary_directories
 from kernelevolve.languages.toolchain import compute_sanitizer
 from kernelevolve.languages.toolchain.compute_sanitizer import NAME, Tool
 from kernelevolve.problems import Role
@@ -111,12 +112,12 @@ def sanitize(bench: Bench, source: str, book: CaseBook) -> Sanitized:
     if sanitizer is None:
         found.missed("", f"it is not installed ({compute_sanitizer.FIX})")
         return found
-    place = bench.make_place("sanitized-")
+    place = bench.workers.make_place("sanitized-")
     try:
         with bench.lock.working():
             _Examination(bench, source, place, sanitizer, found).run(book)
     finally:
-        bench.clean(place)
+        bench.workers.clean(place)
     return found
 
 
@@ -178,7 +179,7 @@ class _Examination:
         """One tool; the seconds that its calls took. Raises Rejected, and what a worker raises."""
         settings = self._bench.settings
         limit = _START_SECONDS + settings.compile_seconds + max(left, _LEAST_SECONDS)
-        session = self._bench.open_starter(self._place, self._report, self._sanitizer.parent.resolve())
+        session = self._bench.workers.open_starter(self._place, self._report, self._sanitizer.parent.resolve())
         begun = monotonic()
         try:
             arguments = {

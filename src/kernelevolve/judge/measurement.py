@@ -53,5 +53,5 @@ def describe_environment(bench: Bench) -> dict[str, str]:
     }
     if bench.noise is not None:
         environment |= bench.noise.environment
-    environment |= {f"isolation.{name}": state for name, state in bench.isolation.items()}
+    environment |= {f"isolation.{name}": state for name, state in bench.workers.isolation.items()}
     return environment

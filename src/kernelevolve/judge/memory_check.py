@@ -81,7 +81,7 @@ def examine(bench: Bench, source: str, book: CaseBook) -> MemoryCheck:
 def _watched_calls(bench: Bench, source: str, book: CaseBook) -> MemoryCheck:
     """The calls in a worker of which every allocation is guarded. Raises Rejected."""
     try:
-        session, place = bench.open_watched()
+        session, place = bench.workers.open_watched()
     except (KernelEvolveError, WorkerFailure) as reason:
         words = reason.problem if isinstance(reason, KernelEvolveError) else str(reason)
         return MemoryCheck("none", (f"memory: no access of it was watched: {words}",))
@@ -93,7 +93,7 @@ def _watched_calls(bench: Bench, source: str, book: CaseBook) -> MemoryCheck:
         run.judge(failure)
     finally:
         session.close()
-        bench.clean(place)
+        bench.workers.clean(place)
     return run.result()
 
 

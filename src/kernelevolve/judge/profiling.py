@@ -106,7 +106,7 @@ class CandidateSubject:
         self, *, before: Probe | None = None, load: bool = True, capabilities: Collection[Capability] = ()
     ) -> Iterator[Running]:
         """See the protocol."""
-        session, place = self._bench.open_candidate(frozenset(capabilities))
+        session, place = self._bench.workers.open_candidate(frozenset(capabilities))
         try:
             running = _Running(session)
             binding = session.bind(BINDING, self._inputs)
@@ -123,7 +123,7 @@ class CandidateSubject:
             yield running
         finally:
             session.close()
-            self._bench.clean(place)
+            self._bench.workers.clean(place)
 
     def _load(self, session: ProgramSession) -> None:
         patience, instance = self._bench.settings.compile_seconds, self._bench.instance
