@@ -3,9 +3,9 @@
     python benchmarks/told_results.py tests/recordings/*-h200.tar.xz > docs/results/written-nvidia-h200.md
 
 In each recording (``benchmarks/pack_recording.py``) a program that begins with ``# Built-in:`` was found by
-``kernelevolve optimize`` and told like the others. The gain is the ratio of two speed-ups over one baseline, that of
-the best other program to that of the built-in one, timed by one judge over the same workloads; its interval holds the
-noise of both.
+``kernelevolve optimize`` and told like the others. The gain is the ratio of two device times over the same workloads,
+that of the built-in program to that of the best other one, each timed by the judge beside baselines and not beside the
+other; its interval is a 95 % bootstrap over the blocks of both.
 """
 
 from __future__ import annotations
@@ -19,15 +19,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kernelevolve.judge.diagnosis import diagnose
-from kernelevolve.judge.verdict import Effort, Verdict
+from kernelevolve.judge.measurement import CANDIDATE
+from kernelevolve.judge.verdict import Clock, Effort, Speedup, Verdict
 from kernelevolve.run import Run
 from kernelevolve.search.node import Node
 from kernelevolve.search.turns import AGENT
 from kernelevolve.workspace import open_run
 
+_DRAWS = 4000
 _BUILT_IN = re.compile(r"# Built-in:")
-_IDEA = re.compile(r"^# Idea: (.*(?:\n# (?!parent:|Idea:).*)*)", re.MULTILINE)
+_PARENT = "# parent:"
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,6 @@ class Gain:
     value: float
     low: float
     high: float
-    baseline: str
     effort: Effort
 
 
@@ -78,16 +82,23 @@ def gain_of(run: Run) -> tuple[Gain, Best, Best]:
         theirs = best_of(run, effort, lambda node: node.id in built_in)
         if ours is None or theirs is None:
             continue
-        mine, other = ours.verdict.speedups, theirs.verdict.speedups
-        shared = [name for name in mine if name in other and mine[name].clock is other[name].clock]
-        if shared:
-            name = min(shared, key=lambda name: mine[name].value)
-            a, b = mine[name], other[name]
-            value = a.value / b.value
-            down = math.hypot(math.log(a.value / a.low), math.log(b.high / b.value))
-            up = math.hypot(math.log(a.high / a.value), math.log(b.value / b.low))
-            return Gain(value, value * math.exp(-down), value * math.exp(up), name, effort), ours, theirs
-    raise ValueError(f"in {run.id} nothing was timed beside the same baseline as a built-in program")
+        value = (theirs.verdict.seconds or math.nan) / (ours.verdict.seconds or math.nan)
+        ratios = _resampled(theirs.verdict) / _resampled(ours.verdict)
+        low, high = np.quantile(ratios, [0.025, 0.975])
+        return Gain(value, float(low), float(high), effort), ours, theirs
+    raise ValueError(f"in {run.id} there is no built-in program, or no other one, that is correct")
+
+
+def _resampled(verdict: Verdict) -> NDArray[np.float64]:
+    """Device seconds of the candidate, geometric mean over workloads, from its blocks drawn again and again."""
+    assert verdict.measurement is not None
+    rng = np.random.default_rng(0)
+    logs = np.zeros(_DRAWS)
+    samples = [s for s in verdict.measurement.samples if s.program == CANDIDATE and s.clock is Clock.DEVICE]
+    for sample in samples:
+        blocks = np.array([np.median(block) for block in sample.blocks])
+        logs += np.log(np.median(rng.choice(blocks, (_DRAWS, len(blocks))), axis=1))
+    return np.exp(logs / len(samples))
 
 
 def _is_built_in(run: Run, node: Node) -> bool:
@@ -103,8 +114,7 @@ def steps(run: Run) -> list[str]:
     ]
     for node in run.nodes():
         verdict = run.verdicts(node.id)[0]
-        idea = _IDEA.search(run.candidate(node.id).source)
-        words = " ".join(idea.group(1).replace("\n#", " ").split()) if idea else f"({node.operator})"
+        words = _idea(run, node)
         best = Best(node, verdict)
         timed = [best.microseconds, best.roofline] if verdict.correct else ["–", "–"]
         held = diagnose(verdict).bottleneck.value if verdict.correct else " ".join(verdict.reason.split())[:120]
@@ -114,19 +124,43 @@ def steps(run: Run) -> list[str]:
     return lines
 
 
+def _idea(run: Run, node: Node) -> str:
+    """The comment at the top of its source; what the numeric search made of it is said before."""
+    lines = []
+    for line in run.candidate(node.id).source.splitlines():
+        if not line.startswith("#"):
+            break
+        lines += [] if line.startswith(_PARENT) else [line.removeprefix("#").strip()]
+    words = " ".join(lines).removeprefix("Idea: ")
+    return words if node.operator == AGENT else f"{node.operator}: {words}"
+
+
+def _over(speedup: Speedup) -> str:
+    return f"{speedup.value:.2f} [{speedup.low:.2f}, {speedup.high:.2f}] ({speedup.baseline})"
+
+
 def table(runs: dict[str, Run]) -> list[str]:
     """The summary and, for each problem, its steps."""
-    head = ["problem", "programs", "built-in best", "best", "gain [95 %]", "× baseline", "of the roofline", "timed by"]
+    head = [
+        "problem",
+        "programs",
+        "built-in best",
+        "best",
+        "gain [95 %]",
+        "× the best baseline",
+        "of the roofline",
+        "timed by",
+    ]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     gains = []
     for problem, run in runs.items():
         gain, ours, theirs = gain_of(run)
         gains.append(gain.value)
-        over = ours.verdict.speedups[gain.baseline]
+        over = min(ours.verdict.speedups.values(), key=lambda speedup: speedup.value)
         told = sum(node.operator == AGENT and not _is_built_in(run, node) for node in run.nodes())
         cells = [
             problem, str(told), theirs.microseconds, ours.microseconds,
-            f"{gain.value:.2f} [{gain.low:.2f}, {gain.high:.2f}]", f"{over.value:.2f} ({gain.baseline})", ours.roofline,
+            f"{gain.value:.2f} [{gain.low:.2f}, {gain.high:.2f}]", _over(over), ours.roofline,
             gain.effort.value,
         ]  # fmt: skip
         lines.append("| " + " | ".join(cells) + " |")
