@@ -207,21 +207,13 @@ def test_a_candidate_can_neither_forge_nor_suppress_a_report(judge: LocalJudge, 
 
 
 @needs_landlock
-def test_a_race_in_a_kernel_of_a_library_is_noted(judge: LocalJudge, stand_in: StandIn) -> None:
-    stand_in.says(racecheck=RACE.replace("NAME", "void at::native::reduce<(int)4>(float *)"))
+@pytest.mark.parametrize("kernel", ["void at::native::reduce<(int)4>(float *)", "block_sum(float *)"])
+def test_a_race_is_a_suspicion_and_no_verdict(judge: LocalJudge, stand_in: StandIn, kernel: str) -> None:
+    stand_in.says(racecheck=RACE.replace("NAME", kernel))
     found = sanitized(judge, RIGHT)
     assert found.tools == ["memcheck", "racecheck", "synccheck"]
     (note,) = found.notes
-    assert note.startswith(
-        "memory: compute-sanitizer racecheck complains of a library's kernel: threads of a block race"
-    )
-
-
-@needs_landlock
-def test_a_race_in_any_other_kernel_is_wrong(judge: LocalJudge, stand_in: StandIn) -> None:
-    stand_in.says(racecheck=RACE.replace("NAME", "block_sum(float *)"))
-    with pytest.raises(Rejected, match="threads of a block race for shared memory: a write in kernel block_sum"):
-        sanitized(judge, RIGHT)
+    assert note.startswith("memory: compute-sanitizer racecheck suspects: threads of a block race for shared memory")
 
 
 def test_a_missing_tool_is_noted(judge: LocalJudge, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -374,9 +366,12 @@ def test_memcheck_sees_a_write_past_the_end(gpu_judge: LocalJudge) -> None:
 @pytest.mark.nvidia
 @pytest.mark.slow
 @on_gpu
-def test_memcheck_sees_what_guarded_memory_does_not(gpu_judge: LocalJudge) -> None:
+def test_a_read_before_the_start_is_wrong(gpu_judge: LocalJudge) -> None:
+    """Guarded memory sees it where the allocation begins at a page, memcheck elsewhere."""
     tried = cuda_kernel("if (blockIdx.x == 0 && threadIdx.x == 0 && x[-1] == 1.5f) y[0] += 1;")
-    with pytest.raises(Rejected, match=r"it reads 4 bytes of global memory .*in kernel scale.*memcheck"):
+    with pytest.raises(
+        Rejected, match=r"it reads (4 bytes of global memory|or writes memory that belongs to no tensor)"
+    ):
         examine(gpu_judge._bench, check_text(tried), gpu_judge._bench.fresh_book())
 
 
@@ -389,12 +384,12 @@ def test_memcheck_sees_what_guarded_memory_does_not(gpu_judge: LocalJudge) -> No
         (
             "__shared__ float s[256]; s[threadIdx.x] = x[threadIdx.x]; "
             "if (s[255 - threadIdx.x] == 1.5f) y[threadIdx.x] += 1;",
-            "threads of a block race for shared memory.*racecheck",
+            "racecheck suspects: threads of a block race for shared memory",
         ),
-        ("if (threadIdx.x < 32) __syncthreads();", "threads of a block do not meet at a barrier.*synccheck"),
+        # Threads of other warps that have ended count as arrived: it takes two of one warp that part.
+        ("if (threadIdx.x % 2) __syncthreads();", "synccheck suspects: threads of a block do not meet at a barrier"),
     ],
     ids=["race", "barrier"],
 )
-def test_threads_that_do_not_wait_for_each_other_are_wrong(gpu_judge: LocalJudge, body: str, words: str) -> None:
-    with pytest.raises(Rejected, match=words):
-        sanitized(gpu_judge, cuda_kernel(body))
+def test_threads_that_do_not_wait_for_each_other_are_noted(gpu_judge: LocalJudge, body: str, words: str) -> None:
+    assert any(words in note for note in sanitized(gpu_judge, cuda_kernel(body)).notes)

@@ -279,4 +279,6 @@ def test_good_kernels_pass_in_guarded_memory(gpu_judge: LocalJudge, name: str) -
 def test_what_is_out_of_bounds_is_wrong_on_a_gpu(gpu_judge: LocalJudge, name: str) -> None:
     (case,) = (case for case in corpus.exploits() if case.name == name)
     verdict = gpu_judge.evaluate(corpus.candidate(case), Effort.PROMOTION)
-    assert verdict.kind is VerdictKind.WRONG and "belongs to no tensor" in verdict.reason, verdict
+    assert verdict.kind is VerdictKind.WRONG, verdict
+    # A write may be seen already by what lies between the inputs.
+    assert "belongs to no tensor" in verdict.reason or "the start of input" in verdict.reason, verdict.reason

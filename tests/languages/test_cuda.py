@@ -46,6 +46,15 @@ def test_compiled_without_a_gpu() -> None:
 
 
 @compiles
+@pytest.mark.parametrize("before", ["", "#include <cuda_fp16.h>\n", "#define INFINITY 3.0f\n"])
+def test_names_of_the_c_library_without_an_include(before: str) -> None:
+    """A kernel builds whichever compiler is here; one that brings its own definition keeps it."""
+    body = "y[0] = -INFINITY; y[1] = NAN; y[2] = float(int64_t(n));"
+    source = f'{before}extern "C" __global__ void f(float* y, int n) {{ {body} }}'
+    assert set(cuda.build(source, arch="sm_80").resources) == {"f"}
+
+
+@compiles
 def test_flags_and_spills() -> None:
     body = "".join(f"const float a{i} = x[{i} * blockDim.x + threadIdx.x];" for i in range(64))
     body += "__syncthreads();" + "".join(f"x[{63 - i} * blockDim.x + threadIdx.x] = a{i} * a{i};" for i in range(64))

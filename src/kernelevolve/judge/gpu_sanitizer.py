@@ -9,7 +9,6 @@ Like every memory check it finds mistakes and not malice: the sanitizer's own co
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from kernelevolve.errors import KernelEvolveError
 from kernelevolve.judge.bench import Bench
 from kernelevolve.judge.cases import CaseBook, derived_seed
-from kernelevolve.judge.compute_sanitizer_report import KernelReport, errors_counted, read_report, trouble_in
+from kernelevolve.judge.compute_sanitizer_report import errors_counted, read_report, trouble_in
 from kernelevolve.judge.named_blocks import named_blocks
 from kernelevolve.judge.rejection import Rejected
 from kernelevolve.judge.verdict import Stage, VerdictKind
@@ -45,9 +44,6 @@ _START_SECONDS = 30.0
 """For a sanitizer and a Python under it to start, with torch; some 5 s where the machine is idle."""
 _MARGIN_SECONDS = 10.0
 """For the worker to start, and to answer after the tool has ended."""
-_LIBRARY = re.compile(r"^(at::|c10::|cub::|thrust::|cutlass::|cutlass_\d|cublas|cudnn|nvjet_|sm\d+_xmma|\w*_xmma_)")
-"""Kernels of torch and of NVIDIA's libraries. Some synchronise in ways that are not understood, and a candidate that
-calls them has written none of it. Who gives his own kernel such a name deceives himself."""
 
 
 @dataclass(slots=True)
@@ -197,14 +193,18 @@ class _Examination:
         return monotonic() - begun if answer.late else calls
 
     def _judge(self, tool: Tool, answer: _Answer, notes: Sequence[_Progress]) -> None:
-        """Raises Rejected for a finding; writes down whether the tool came to its end otherwise."""
+        """Raises Rejected for a finding about memory; writes down whether the tool came to its end otherwise.
+
+        What is said of races and barriers is a suspicion: asynchronous copies and barriers in memory, by which kernels
+        for this hardware synchronise, are not always understood, and no good kernel may be refused.
+        """
         report = read_report(answer.log, self._source, self._blocks)
-        if report is not None and not _of_library(report):
+        if report is not None and report.of_memory:
             sentence = f"{report.sentence} ({NAME} {tool})"
             raise Rejected(VerdictKind.WRONG, Stage.INTEGRITY, sentence, report.detail)
         called = [note.called for note in notes if note.called]
         if report is not None:
-            self._found.notes.append(f"memory: {NAME} {tool} complains of a library's kernel: {report.sentence}")
+            self._found.notes.append(f"memory: {NAME} {tool} suspects: {report.sentence}")
         reason = _unfinished(answer, notes)
         if reason and not called:
             self._found.missed(tool, reason)
@@ -234,10 +234,6 @@ def _unfinished(answer: _Answer, notes: Sequence[_Progress]) -> str:
     if trouble := trouble_in(answer.log):
         return trouble
     return "" if any(note.called for note in notes) else "the candidate was not called"
-
-
-def _of_library(report: KernelReport) -> bool:
-    return not report.of_memory and _LIBRARY.match(report.kernel) is not None
 
 
 def _case(init_inputs: tuple[object, ...], weights: Mapping[str, torch.Tensor], inputs: tuple[object, ...]) -> Case:

@@ -1,8 +1,8 @@
 """CUDA C++ for NVIDIA GPUs, without torch's headers: NVRTC (0.1 s a build) or nvcc, launched on torch's stream.
 
 A candidate calls ``build(source)`` on a text with ``extern "C" __global__`` kernels and launches them by name;
-``arguments.py`` says what each parameter takes. ``int64_t`` and its like are known without an include; ``cuda_fp16.h``,
-``cuda_bf16.h`` and ``mma.h`` are found in the wheels or the toolkit. Building needs no GPU.
+``arguments.py`` says what each parameter takes. ``int64_t`` and its like, INFINITY and NAN need no include;
+``cuda_fp16.h``, ``cuda_bf16.h`` and ``mma.h`` are found in the wheels or the toolkit. Building needs no GPU.
 """
 
 from __future__ import annotations
@@ -153,7 +153,18 @@ def _nvcc(source: str, arch: str, flags: Sequence[str], path: Path) -> str:
     (path.parent / "kernel.cu").write_text(source)
     number = arch.removeprefix("sm_")
     target = f"-gencode=arch=compute_{number},code=sm_{number}"
-    command = [str(cuda_toolkit.nvcc()), target, "-O3", "-std=c++17", "-cubin", "-Xptxas", "-v", *flags]
+    command = [
+        str(cuda_toolkit.nvcc()),
+        target,
+        "-O3",
+        "-std=c++17",
+        "-cubin",
+        "-include",
+        "cstdint",
+        "-Xptxas",
+        "-v",
+        *flags,
+    ]
     return run_compiler([*command, "kernel.cu", "-o", path.name], path.parent)
 
 

@@ -20,13 +20,17 @@ _INTEGERS = {
     for base, bits in (("char", 8), ("short", 16), ("int", 32), ("long long", 64))
     for sign in ("", "u")
 }
+_FLOATS = {"INFINITY": "__int_as_float(0x7f800000)", "NAN": "__int_as_float(0x7fffffff)"}
 _HEADERS = {
-    "stdint.h": "#pragma once\n" + "".join(f"typedef {base} {name};\n" for name, base in _INTEGERS.items()),
+    "stdint.h": "#pragma once\n"
+    + "".join(f"typedef {base} {name};\n" for name, base in _INTEGERS.items())
+    + "".join(f"#ifndef {name}\n#define {name} {value}\n#endif\n" for name, value in _FLOATS.items()),
     "cstdint": '#pragma once\n#include "stdint.h"\nnamespace std {\n'
     + "".join(f"using ::{name};\n" for name in _INTEGERS)
     + "}\n",
 }
-"""NVRTC has no C library: these two headers are given to every program, and the first is included before it."""
+"""NVRTC has no C library: these two headers are given to every program, and the first is included before it. So is what
+math.h defines under nvcc: a kernel that builds with one builds with the other."""
 
 
 @lru_cache(maxsize=1)
