@@ -321,7 +321,7 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
 def test_whoever_times_is_alone(processes: int) -> None:
     log: list[str] = []
     # Locks of one process know of each other through the file alone, as those of several do.
-    locks = [DeviceLock("test of the lock") for _ in range(processes)] * (10 // processes)
+    locks = [DeviceLock("test of the lock", apart=True) for _ in range(processes)] * (10 // processes)
 
     def work() -> None:
         with locks.pop().working():

@@ -42,7 +42,8 @@ class Bench:
         self.ceilings = target.ceilings()
         self.workers = WorkerFactory(problem, target, workspace, settings)
         self.threads, self.maker = self.workers.threads, self.workers.maker
-        self.lock = DeviceLock(self.ceilings.device)
+        # The scheduler tells how long a program stood waiting for a processor; of a GPU nobody tells.
+        self.lock = DeviceLock(self.ceilings.device, apart=target.device_type != "cpu")
         try:
             self.instance = load_instance(problem, torch.device(target.device_type))
         except KernelEvolveError:
