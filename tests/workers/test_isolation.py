@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from at_work import refused, run, told, worker
 from kernelevolve.errors import KernelEvolveError
 from kernelevolve.workers import sandbox
 from kernelevolve.workers.handle import WorkerHandle
-from kernelevolve.workers.isolation import Measure
+from kernelevolve.workers.isolation import Measure, module_path
 from kernelevolve.workers.launcher import Launcher
 from kernelevolve.workers.sandbox import Level, Sandbox, level_of, require
 
@@ -163,3 +164,12 @@ def test_no_sandbox_has_to_be_asked_for(launcher: Launcher, tmp_path: Path) -> N
         assert level_of(handle.isolation) is Level.NONE
         assert handle.isolation["seccomp"] == handle.isolation["network"] == "switched off"
         assert handle.isolation["capabilities"] == "none"
+
+
+def test_modules_are_found_where_a_link_to_them_is_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A virtual environment may be reached through a link in /tmp, of which a worker has its own."""
+    packages, link = tmp_path / "packages", tmp_path / "link"
+    packages.mkdir()
+    link.symlink_to(packages)
+    monkeypatch.setattr(sys, "path", [str(link), "", "beside"])
+    assert module_path() == [str(packages)]

@@ -81,6 +81,11 @@ def interpreter_directories() -> tuple[Path, ...]:
     return tuple(sorted(path for path in found if path.is_dir()))
 
 
+def module_path() -> list[str]:
+    """``sys.path`` for a process behind walls: without links, which may lie in a directory that it does not see."""
+    return [str(Path(entry).resolve()) for entry in sys.path if entry and Path(entry).is_absolute()]
+
+
 def _call(result: int, what: str) -> None:
     if result != 0:
         number = ctypes.get_errno()

@@ -10,12 +10,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from kernelevolve.workers import wire
 from kernelevolve.workers.handle import WorkerDied, WorkerHandle
+from kernelevolve.workers.isolation import module_path
 from kernelevolve.workers.spawn import Spawn
 
 _START_SECONDS = 120.0
@@ -59,8 +59,7 @@ class Launcher:
             return self._control
         self._shut_down()
         ours, theirs = socket.socketpair()
-        path = [entry for entry in sys.path if entry and Path(entry).is_absolute()]
-        argument = json.dumps([path, theirs.fileno(), self._preload])
+        argument = json.dumps([module_path(), theirs.fileno(), self._preload])
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-c", _BOOTSTRAP, argument],

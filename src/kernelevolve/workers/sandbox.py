@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from kernelevolve.errors import KernelEvolveError
 from kernelevolve.workers import isolation, task_groups
-from kernelevolve.workers.isolation import IsolationPolicy, Measure
+from kernelevolve.workers.isolation import IsolationPolicy, Measure, module_path
 
 _PROBE_SECONDS = 10.0
 _BOOTSTRAP = (
@@ -118,7 +118,7 @@ def probe() -> Mapping[str, str]:
 
     Empty if the attempt itself fails.
     """
-    path = json.dumps([entry for entry in sys.path if entry and Path(entry).is_absolute()])
+    path = json.dumps(module_path())
     with tempfile.TemporaryDirectory(prefix="kernelevolve-probe-") as place:
         try:
             finished = subprocess.run(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelevolve.languages.toolchain.compute_sanitizer import Tool, command
+from kernelevolve.workers.isolation import module_path
 from kernelevolve.workers.sanitized_program import Start
 from kernelevolve.workers.site import Site
 
@@ -44,7 +45,7 @@ def watch(site: Site, sanitizer: str, tool: str, report: str, seconds: float, li
     for name in names.values():
         name.touch()
     start = Start(str(place), str(site.scratch), str(names["log"]), str(names["progress"]), seconds)
-    path = json.dumps([entry for entry in sys.path if entry and Path(entry).is_absolute()])
+    path = json.dumps(module_path())
     target = [sys.executable, "-I", "-c", _BOOTSTRAP, path, start.encode()]
     with names["output"].open("wb") as output:
         process = subprocess.Popen(

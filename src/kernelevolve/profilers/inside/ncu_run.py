@@ -15,6 +15,7 @@ import torch
 from kernelevolve.profilers.inside.ncu_output import parse_ncu
 from kernelevolve.profilers.inside.ncu_program import DATA_FILE, SOURCE_FILE
 from kernelevolve.profilers.profiler import BINDING, WEIGHTS
+from kernelevolve.workers.isolation import module_path
 from kernelevolve.workers.site import Site
 
 _REPORT = "profiled.ncu-rep"
@@ -46,7 +47,7 @@ def count(site: Site, ncu: str, source: str, training: bool, seconds: float) -> 
     }  # fmt: skip
     torch.save(data, site.scratch / DATA_FILE)
     (site.scratch / SOURCE_FILE).write_text(source)
-    path = json.dumps([entry for entry in sys.path if entry and Path(entry).is_absolute()])
+    path = json.dumps(module_path())
     command = [
         ncu, "--clock-control", "none", "--profile-from-start", "off", "--target-processes", "all",
         "--launch-count", str(_LAUNCHES), *(word for name in _SECTIONS for word in ("--section", name)),
