@@ -127,7 +127,9 @@ def triton_candidates(path: Path, target: str, count: int) -> list[Candidate]:
 def cuda_candidates(name: str, count: int) -> list[Candidate]:
     """A kernel in CUDA C++ with different launch shapes."""
     head, lines, arguments, parameters, body = CUDA[name]
-    shapes = [(threads, blocks) for blocks in (1 << 20, 4096, 1056) for threads in (256, 128, 512, 1024)][:count]
+    threads_first = (256, 128, 512, 1024)
+    every = (*threads_first, *(threads for threads in range(64, 1024, 32) if threads not in threads_first))
+    shapes = [(threads, blocks) for blocks in (1 << 20, 4096, 1056, 2112, 528) for threads in every][:count]
     return [
         Candidate(
             source=CUDA_FILE
@@ -185,7 +187,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", default="nvidia")
     parser.add_argument("--kernelbench", type=Path, required=True, help="a checkout of KernelBench")
-    parser.add_argument("--count", type=int, default=12, help="candidates for each problem and language")
+    parser.add_argument(
+        "--count", type=int, default=12, help="candidates for each problem and language; a search judges hundreds"
+    )
     parser.add_argument("--theirs", type=int, default=3, help="so many of them are put to KernelBench's evaluator")
     parser.add_argument("--problems", type=int, default=len(PROBLEMS), help="only the first so many problems")
     parser.add_argument("--in-process", action="store_true", help="their evaluator in one process for all candidates")
