@@ -268,7 +268,7 @@ def test_killed_by_somebody_else_is_tried_again(judge: LocalJudge) -> None:
     thread = threading.Thread(target=lambda: verdicts.append(judge.evaluate(candidate(body))))
     thread.start()
     deadline = time.monotonic() + 5
-    while not (workers := _workers_below(judge._bench._scratch)) and time.monotonic() < deadline:
+    while not (workers := _workers_below(judge._bench.workers._scratch)) and time.monotonic() < deadline:
         time.sleep(0.02)
     time.sleep(0.2)
     for pid in workers:
