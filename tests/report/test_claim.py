@@ -49,6 +49,9 @@ def screened(*speedups: Speedup, at_start: float | None) -> Verdict:
         (verdict(speedup(1.5, 1.7), floor=None), Standing.NO_WIN),  # nobody measured the noise
         (verdict(speedup(1.5, 1.7), judge=None), Standing.NO_WIN),  # only the worker's clock says so
         (verdict(speedup(1.5, 1.7), judge=0.9), Standing.NO_WIN),  # the judge's own clock denies it
+        (verdict(speedup(1.5, 1.7), judge=1.01), Standing.NO_WIN),  # it cannot tell from nothing what is claimed
+        (verdict(speedup(1.15, 1.7), judge=1.1), Standing.WIN),  # less than is claimed, but certainly faster
+        (verdict(speedup(1.03, 1.05), judge=1.04), Standing.WIN),  # a small gain, and all of it
         (verdict(speedup(1.5, 1.7), effort=Effort.SCREEN), Standing.UNPROVEN),
         (verdict(), Standing.UNPROVEN),  # nothing to compare with
         (verdict(speedup(1.5, 1.7), kind="wrong"), Standing.NOTHING),

@@ -179,8 +179,9 @@ def is_win(speedup: Speedup, noise_floor: float) -> bool:
     return speedup.low > 1 + max(LEAST_MARGINS[speedup.clock], noise_floor + NOISE_ALLOWANCE)
 
 
-def _confirms(by_judge: Speedup | None, claim: Speedup) -> bool:
-    return by_judge is not None and (by_judge.value > 1 or by_judge.high >= claim.low)
+def _confirms(by_judge: Speedup | None, claim: Speedup, noise_floor: float) -> bool:
+    """A value above 1 would be half of all chances where nothing is faster."""
+    return by_judge is not None and (is_win(by_judge, noise_floor) or by_judge.high >= claim.low)
 
 
 class Verdict(BaseModel):
@@ -224,14 +225,16 @@ class Verdict(BaseModel):
 
         By device time where there is one: a kernel cannot help what its caller does between two launches. The noise is
         what the promotion measured, by the same clock, on a baseline run twice. Both clocks are read by workers; the
-        judge's own, which sees less sharply, must say faster too, or at least not exclude what they say.
+        judge's own, which sees less sharply, must say faster too, beyond its noise, or not exclude what they say.
         """
         if not self.correct or self.effort is not Effort.PROMOTION or self.measurement is None:
             return False
         floors = self.measurement.noise_floors
         by_judge = {s.baseline: s for s in self.measurement.speedups if s.clock is Clock.JUDGE}
         return bool(self.speedups) and all(
-            s.clock in floors and is_win(s, floors[s.clock]) and _confirms(by_judge.get(s.baseline), s)
+            s.clock in floors
+            and is_win(s, floors[s.clock])
+            and _confirms(by_judge.get(s.baseline), s, floors.get(Clock.JUDGE, 0.0))
             for s in self.speedups.values()
         )
 
