@@ -39,6 +39,8 @@ T = TypeVar("T")
 _ARTIFACTS = frozenset({".so", ".cubin", ".ptx", ".hsaco"})
 _ARTIFACT_LIMIT = 64 << 20
 _SERIES_ROUNDS = {Effort.SCREEN: 2, Effort.PROMOTION: 5}
+_FURTHER_ROUNDS = {Effort.SCREEN: 0, Effort.PROMOTION: 20}
+"""A promotion's claim needs the consent of the judge's clock, which five rounds leave undecided for short kernels."""
 _MORE_ROUNDS, _MORE_TIMES = 4, 2
 """So many shorter rounds are taken, so often at most, while the machine is too busy for the first to say anything."""
 _ATTEMPTS = 2
@@ -320,7 +322,7 @@ class Evaluation:
             stage=self.stage,
         )
         self.series_calls.append(series.calls)
-        series.run(_SERIES_ROUNDS[self.effort])
+        series.run(_SERIES_ROUNDS[self.effort], more=_FURTHER_ROUNDS[self.effort])
         for _ in range(_MORE_TIMES):
             finding = suspicion.of_series(series)
             if finding is None or finding.word is not Word.DISTURBED:

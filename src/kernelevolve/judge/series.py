@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from statistics import median
+from time import perf_counter
 
 import torch
 
@@ -34,6 +35,8 @@ MOST_CALLS = 256
 _LEAST_CALLS = 5
 """So many outputs live side by side wherever calls are short enough: a program with fewer buffers is seen."""
 _LONG_CALL_SECONDS = 0.1
+_MORE_SECONDS = 3.0
+"""For rounds beyond those that are always taken."""
 _SHORTER = 3
 """Part of the calls that a series of ``run_shorter`` has."""
 _BYTES = {"cpu": 32 << 20, "cuda": 1 << 30}
@@ -130,8 +133,8 @@ class SeriesSession:
     errors: list[OutputError] = field(default_factory=list)
     _head_start: float | None = None
 
-    def run(self, rounds: int) -> None:
-        """Take so many rounds. Raises Rejected."""
+    def run(self, rounds: int, *, more: int = 0) -> None:
+        """Take so many rounds, and up to so many more while they are quick. Raises Rejected."""
         everyone = [self.candidate, *self.others]
         # Not recorded: memory for many outputs is new to the programs, and how far a host must run ahead is unknown.
         launching = max(self._take(program, "wall", None).outer for program in everyone)
@@ -140,6 +143,11 @@ class SeriesSession:
         unknown = self.rng.randrange(rounds)
         for number in range(rounds):
             self._round(hand_overs=number < _BASELINE_HAND_OVERS, golden=number == unknown)
+        deadline = perf_counter() + _MORE_SECONDS
+        for _ in range(more):
+            if perf_counter() > deadline:
+                break
+            self._round(hand_overs=False, golden=False)
 
     def run_shorter(self, rounds: int) -> None:
         """Take further rounds, which are likelier to pass between two disturbances. Raises Rejected.

@@ -180,8 +180,15 @@ def is_win(speedup: Speedup, noise_floor: float) -> bool:
 
 
 def _confirms(by_judge: Speedup | None, claim: Speedup, noise_floor: float) -> bool:
-    """A value above 1 would be half of all chances where nothing is faster."""
-    return by_judge is not None and (is_win(by_judge, noise_floor) or by_judge.high >= claim.low)
+    """True if the judge's clock sees a win too, or as much as is claimed and nothing that speaks against it.
+
+    A value above 1 alone would be half of all chances where nothing is faster; a wide interval would admit any claim.
+    """
+    if by_judge is None:
+        return False
+    slower = 1 - max(LEAST_MARGINS[Clock.JUDGE], noise_floor + NOISE_ALLOWANCE)
+    agrees = by_judge.low > slower and by_judge.value > 1 and by_judge.high >= claim.low
+    return agrees or is_win(by_judge, noise_floor)
 
 
 class Verdict(BaseModel):
@@ -225,7 +232,7 @@ class Verdict(BaseModel):
 
         By device time where there is one: a kernel cannot help what its caller does between two launches. The noise is
         what the promotion measured, by the same clock, on a baseline run twice. Both clocks are read by workers; the
-        judge's own, which sees less sharply, must say faster too, beyond its noise, or not exclude what they say.
+        judge's own, which sees less sharply, must say faster too, beyond its noise or by as much as they do.
         """
         if not self.correct or self.effort is not Effort.PROMOTION or self.measurement is None:
             return False
