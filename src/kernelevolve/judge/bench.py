@@ -39,9 +39,8 @@ class Bench:
 
     def __init__(self, problem: Problem, target: Target, workspace: Path, settings: JudgeSettings) -> None:
         self.problem, self.target, self.settings = problem, target, settings
-        self.ceilings = target.ceilings()
         self.workers = WorkerFactory(problem, target, workspace, settings)
-        self.threads, self.maker = self.workers.threads, self.workers.maker
+        self.ceilings, self.threads, self.maker = self.workers.ceilings, self.workers.threads, self.workers.maker
         # The scheduler tells how long a program stood waiting for a processor; of a GPU nobody tells.
         self.lock = DeviceLock(self.ceilings.device, apart=target.device_type != "cpu")
         try:

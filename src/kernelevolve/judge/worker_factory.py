@@ -38,9 +38,9 @@ class WorkerFactory:
     def __init__(self, problem: Problem, target: Target, workspace: Path, settings: JudgeSettings) -> None:
         if settings.sandbox is not Sandbox.NONE:
             sandbox.require(settings.sandbox, sandbox.probe())
-        self.threads = settings.threads or target.ceilings().threads
+        self.ceilings = target.ceilings()  # Measured the first time, which takes seconds: not before it is of use.
+        self.threads = settings.threads or self.ceilings.threads
         self._problem, self._target, self._settings = problem, target, settings
-        self._cache_bytes = target.ceilings().cache_bytes
         self._launcher = Launcher(threads=self.threads, preload=PRELOAD[target.device_type])
         self._launcher.start()  # It imports while the rest is being set up.
         self.maker: ArenaMaker = arena_maker(target.device_type)
@@ -115,7 +115,7 @@ class WorkerFactory:
             **variables,
         }
         spawn = Spawn(
-            policy, "cpu" if starts is not None else self._target.device_type, self.threads, self._cache_bytes,
+            policy, "cpu" if starts is not None else self._target.device_type, self.threads, self.ceilings.cache_bytes,
             environment, place / "output.txt", guarded=watched is not None,
         )  # fmt: skip
         session = ProgramSession((watched or self._launcher).spawn(spawn), self.maker)
