@@ -16,12 +16,11 @@ from kernelevolve.judge.gpu_sanitizer import Sanitized, sanitize
 from kernelevolve.judge.local import LocalJudge
 from kernelevolve.judge.memory_check import examine
 from kernelevolve.judge.rejection import Rejected
-from kernelevolve.judge.selftest import corpus, runner
+from kernelevolve.judge.selftest import corpus
 from kernelevolve.judge.static import check_text
 from kernelevolve.judge.verdict import Stage, VerdictKind
 from kernelevolve.languages.toolchain import compute_sanitizer, cuda_toolkit
 from kernelevolve.languages.toolchain.compute_sanitizer import Tool, command, program
-from kernelevolve.targets import TARGETS
 from kernelevolve.workers import landlock
 
 needs_landlock = pytest.mark.skipif(landlock.abi() < landlock.LEAST_ABI, reason="this kernel has no Landlock")
@@ -335,14 +334,6 @@ def cuda_kernel(body: str) -> Candidate:
     end = "y[i] = (p > 0 ? p : 0) + x[i];\n    }"
     assert end in written.source
     return Candidate(source=written.source.replace(end, f"{end}\n    {body}"), language="cuda")
-
-
-@pytest.fixture(scope="module")
-def gpu_judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalJudge]:
-    place = tmp_path_factory.mktemp("judge")
-    judge = LocalJudge(corpus.problem("gain_relu"), TARGETS.get("nvidia"), workspace=place, settings=runner.SETTINGS)
-    yield judge
-    judge.close()
 
 
 @pytest.mark.nvidia

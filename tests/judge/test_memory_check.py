@@ -18,13 +18,12 @@ from kernelevolve.judge.memory_check import NOT_EXAMINED, MemoryCheck, examine
 from kernelevolve.judge.red_zones import RED_ZONE, RedZones, layout_with_zones
 from kernelevolve.judge.rejection import Rejected
 from kernelevolve.judge.sanitizer_report import read_report
-from kernelevolve.judge.selftest import corpus, runner
+from kernelevolve.judge.selftest import corpus
 from kernelevolve.judge.settings import TimingPlan
 from kernelevolve.judge.static import check_text
 from kernelevolve.judge.verdict import Effort, Stage, Verdict, VerdictKind
 from kernelevolve.languages import cpp
 from kernelevolve.languages.toolchain import compute_sanitizer, sanitizer
-from kernelevolve.targets import TARGETS
 
 needs_sanitizer = pytest.mark.skipif(
     cpp.compiler() is None or sanitizer.runtime(cpp.compiler() or "") is None, reason="there is no g++ with libasan"
@@ -246,14 +245,6 @@ def test_on_a_gpu_both_ways_to_watch_are_told_together(monkeypatch: pytest.Monke
 
 
 # -- on a GPU ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def gpu_judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalJudge]:
-    place = tmp_path_factory.mktemp("judge")
-    judge = LocalJudge(corpus.problem("gain_relu"), TARGETS.get("nvidia"), workspace=place, settings=runner.SETTINGS)
-    yield judge
-    judge.close()
 
 
 @pytest.mark.nvidia
