@@ -267,15 +267,22 @@ def test_killed_by_somebody_else_is_tried_again(judge: LocalJudge) -> None:
     verdicts: list[Verdict] = []
     thread = threading.Thread(target=lambda: verdicts.append(judge.evaluate(candidate(body))))
     thread.start()
-    deadline = time.monotonic() + 5
-    while not (workers := _workers_below(judge._bench.workers._scratch)) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    time.sleep(0.2)
-    for pid in workers:
-        os.kill(pid, signal.SIGKILL)
+    deadline, workers = time.monotonic() + 5, list[int]()
+    while not workers and time.monotonic() < deadline:
+        found = _workers_below(judge._bench.workers._scratch)
+        time.sleep(0.2 if found else 0.02)
+        workers = [pid for pid in found if _killed(pid)]  # One of an earlier evaluation may have ended meanwhile.
     thread.join()
     assert workers
     expect(verdicts[0], CORRECT)
+
+
+def _killed(pid: int) -> bool:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _workers_below(scratch: Path) -> list[int]:
