@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from kernelevolve.candidates import Candidate
+from kernelevolve.judge.clocks import TOO_BUSY
 from kernelevolve.judge.local import LocalJudge
 from kernelevolve.judge.settings import JudgeSettings
+from kernelevolve.judge.verdict import Effort, Verdict
 from kernelevolve.problems import Problem
 from kernelevolve.targets import TARGETS
 
@@ -51,8 +53,21 @@ def candidate(forward: str, head: str = HEAD) -> Candidate:
     return Candidate(source=head + body + "\n", language="cpp")
 
 
+class PatientJudge(LocalJudge):
+    """Asks again where other work, such as the tests beside it, kept the machine too busy for any verdict on times."""
+
+    def evaluate(self, candidate: Candidate, effort: Effort = Effort.SCREEN) -> Verdict:
+        verdict = super().evaluate(candidate, effort)
+        for _ in range(4):
+            if TOO_BUSY not in verdict.reason:
+                break
+            verdict = super().evaluate(candidate, effort)
+        return verdict
+
+
 def quick_judge(workspace: Path, source: str = SCALE, **settings: object) -> LocalJudge:
     """A judge on the CPU that times against eager only and gives up early."""
     defaults: dict[str, object] = {"compile_seconds": 4.0, "run_seconds": 2.0, "baselines": ("eager",)}
     chosen = JudgeSettings.model_validate(defaults | settings)
-    return LocalJudge(Problem(name="scale", source=source), TARGETS.get("cpu"), workspace=workspace, settings=chosen)
+    problem = Problem(name="scale", source=source)
+    return PatientJudge(problem, TARGETS.get("cpu"), workspace=workspace, settings=chosen)
