@@ -42,7 +42,7 @@ class ScriptedSession:
     def prepare(self, binding: Any, inputs: Any, timeout: float) -> None:
         self.inputs = inputs
 
-    def call(self, instance: str, bindings: Any, timeout: float, clock: str = "wall") -> Call:
+    def call(self, instance: str, bindings: Any, timeout: float, clock: str = "wall", graph: bool = False) -> Call:
         self.calls += 1
         assert not self.handle.paused
         if self.calls == self.fail_at:

@@ -80,6 +80,25 @@ def test_the_basis_counts_what_was_timed() -> None:
     assert "differed by 2.0 %" in basis
 
 
+def test_replays_are_told_beside_the_claim_and_change_nothing_of_it() -> None:
+    given, plain = verdict(speedup(1.5, 1.7)), state_claim(verdict(speedup(1.5, 1.7)), True)
+    assert given.measurement is not None
+    replays = tuple(
+        Samples(program=p, workload=w, clock=Clock.GRAPH, method="replays", blocks=((t,), (t,)))
+        for p, t in (("candidate", 8e-6), ("eager", 2e-6))
+        for w in ("a", "b")
+    )
+    measurement = given.measurement.model_copy(
+        update={
+            "samples": (*given.measurement.samples, *replays),
+            "speedups": (*given.measurement.speedups, speedup(0.2, 0.3, clock=Clock.GRAPH)),
+        }
+    )
+    claim = state_claim(given.model_copy(update={"measurement": measurement}), True)
+    assert (claim.standing, claim.headline) == (plain.standing, plain.headline)
+    assert "Replayed as CUDA graphs: 8.00 µs, eager 2.00 µs (0.25× [0.20, 0.30]), which decides nothing." in claim.basis
+
+
 @pytest.mark.parametrize(
     ("low", "high", "word"), [(1.1, 1.3, "faster"), (0.7, 0.9, "slower"), (0.9, 1.1, "no difference seen")]
 )

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from kernelevolve.workers import messages
-from kernelevolve.workers.handle import WorkerHandle
+from kernelevolve.workers.handle import ProgramRaised, WorkerHandle
 from kernelevolve.workers.isolation import IsolationPolicy, interpreter_directories
 from kernelevolve.workers.launcher import Launcher
 from kernelevolve.workers.layout import Layout
@@ -83,3 +83,31 @@ def test_an_arena_shows_nothing_else_of_the_judge() -> None:
     assert abs(first.memory.data_ptr() - second.memory.data_ptr()) >= 2 << 20
     for arena in (first, second):
         arena.close()
+
+
+def test_a_captured_call_is_replayed_on_new_contents_until_its_inputs_are_bound_anew(handle: WorkerHandle) -> None:
+    from kernelevolve.workers.device_cuda import CudaArenaMaker
+
+    maker = CudaArenaMaker()
+    handle.ask(messages.Load(messages.CandidateProgram(SOURCE)), 30)
+    x = torch.randn(64, 64, device="cuda")
+    layout = Layout()
+    slot = layout.place(x)
+    given, taken = maker.make(layout.bytes), maker.make(layout.bytes)
+    for arena in (given, taken):
+        handle.ask(messages.Share(arena.handle), 30, arena.descriptors)
+    handle.ask(messages.Construct("i", (), {}, frozenset(), given.handle.name), 30)
+    handle.ask(messages.Bind({"b": (slot,)}, given.handle.name), 30)
+    handle.ask(messages.Run("i", (("b", "out"),)), 30)
+    handle.ask(messages.CaptureGraph("i", "b"), 30)
+    for clock in ("device", "wall"):
+        x = torch.randn_like(x)
+        slot.write(given.memory, x)
+        given.settle()
+        handle.ask(messages.Prepare(("b",), ("out",)), 30)
+        handle.ask(messages.Run("i", (("b", "out"),), clock, graph=True), 30)
+        handle.ask(messages.Pull((("out", {"0": slot}),), taken.handle.name), 30)
+        torch.testing.assert_close(slot.view(taken.memory).cuda(), x @ x)
+    handle.ask(messages.Bind({"b": (slot,)}, given.handle.name), 30)
+    with pytest.raises(ProgramRaised, match="no graph of this call"):
+        handle.ask(messages.Run("i", (("b", "out"),), graph=True), 30)

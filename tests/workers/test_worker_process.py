@@ -283,3 +283,19 @@ def test_zygote_is_started_again(tmp_path: Path) -> None:
         assert gone(first.pid)
         second = launcher.spawn(Spawn(policy, "cpu", 1, 4096, {}, tmp_path / "log"))
         assert second.alive
+
+
+def test_without_a_captured_graph_nothing_is_replayed(start: Start) -> None:
+    handle, maker = start(), CpuArenaMaker()
+    source = "import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return x + 1\n"
+    handle.ask(messages.Load(messages.CandidateProgram(source)), 10)
+    arena = maker.make(64)
+    handle.ask(messages.Share(arena.handle), 10, arena.descriptors)
+    handle.ask(messages.Construct("i", (), {}, frozenset(), arena.handle.name), 10)
+    handle.ask(messages.Bind({"b": (Layout().place(torch.ones(4)),)}, arena.handle.name), 10)
+    with pytest.raises(ProgramRaised, match="no graph of this call has been captured"):
+        handle.ask(messages.Run("i", (("b", "out"),), graph=True), 10)
+    with pytest.raises(ProgramRaised):
+        handle.ask(messages.CaptureGraph("i", "b"), 10)  # There is no GPU in it.
+    handle.ask(messages.Run("i", (("b", "out"),)), 10)
+    arena.close()

@@ -157,6 +157,10 @@ class Bench:
         twin.name = name + TWIN_SUFFIX
         return twin
 
+    def end_twin(self, name: str) -> None:
+        """End the second process of a baseline; whoever asks next gets a new one."""
+        self._twins[name].rest()
+
     def unavailable(self) -> dict[str, str]:
         """Baselines that cannot run this problem, with the reason."""
         return {name: baseline.failure for name, baseline in self._baselines.items() if baseline.failure is not None}
@@ -207,7 +211,7 @@ class Bench:
             return StartNoise(missing=str(reason))
         finally:
             if name is not None:
-                self._twins[name].rest()  # A search is long, and a twin takes the memory of a whole baseline.
+                self.end_twin(name)  # A search is long, and a twin takes the memory of a whole baseline.
         return StartNoise.of(name, samples)
 
     def _time(self, workload: Workload, contestants: Sequence[Contestant], seconds: float) -> None:

@@ -30,10 +30,10 @@ class BoundCandidate:
     device_type: str
     run_seconds: float
 
-    def call(self, case: Case, timeout: float | None = None) -> Call:
-        """One call on a case."""
+    def call(self, case: Case, timeout: float | None = None, *, graph: bool = False) -> Call:
+        """One call on a case, or the replay of one."""
         self.session.prepare(self.binding, case.inputs, timeout or self.run_seconds)
-        return self.session.call(self.instance, [self.binding], timeout or self.run_seconds)
+        return self.session.call(self.instance, [self.binding], timeout or self.run_seconds, graph=graph)
 
     def settle(self, call: Call, case: Case, stage: Stage) -> dict[str, torch.Tensor]:
         """Check the form of an output and its side effects, and take a copy of it. Raises Rejected."""

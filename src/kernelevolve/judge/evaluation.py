@@ -18,6 +18,7 @@ from kernelevolve.judge.bench import Bench
 from kernelevolve.judge.cases import SEED, SEED_COMMITMENT, CaseBook
 from kernelevolve.judge.clocks import Finding, Word
 from kernelevolve.judge.correctness import BoundCandidate, worst
+from kernelevolve.judge.graph_timing import GraphTimes, time_graphs
 from kernelevolve.judge.measurement import CANDIDATE, assemble
 from kernelevolve.judge.memory_check import MEMORY_CHECK, NOT_EXAMINED, MemoryCheck
 from kernelevolve.judge.oracle import Case
@@ -144,6 +145,8 @@ class Evaluation:
         self.artifact_key = _artifact_key(place)
         self.stage = Stage.PROMOTION if promotion else Stage.TIMING
         samples, rooflines = self._time(timed, bound, book)
+        graphs = time_graphs(self.bench, bound, timed, book, samples, self.rng) if promotion else GraphTimes()
+        samples += graphs.samples
         missing = self.bench.unavailable()
         return self._verdict(
             kind=VerdictKind.CORRECT,
@@ -154,6 +157,7 @@ class Evaluation:
             notes=(
                 *read_notes(self.candidate.source),
                 *self.memory_check.notes,
+                *(f"not timed as a CUDA graph: {reason}" for reason in (graphs.missing,) if reason is not None),
                 *(f"the baseline {name} could not run: {reason}" for name, reason in missing.items()),
             ),
         )

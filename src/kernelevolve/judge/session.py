@@ -170,14 +170,22 @@ class ProgramSession:
         timeout: float,
         clock: ClockName = "wall",
         head_start: float | None = None,
+        graph: bool = False,
     ) -> Call:
-        """Call the instance on what each of the bindings holds now. The outputs are kept until ``forget``."""
+        """Call the instance on what each of the bindings holds now. The outputs are kept until ``forget``.
+
+        With ``graph`` the graphs are replayed that ``capture_graph`` has recorded of these calls.
+        """
         outputs = tuple((secrets.token_hex(6), binding.name) for binding in bindings)
         calls = tuple((binding, keep) for keep, binding in outputs)
-        exchange = self.handle.ask_watched(messages.Run(instance, calls, clock, head_start), timeout)
+        exchange = self.handle.ask_watched(messages.Run(instance, calls, clock, head_start, graph), timeout)
         ran = exchange.reply
         assert isinstance(ran, messages.Ran)
         return Call(outputs, ran.wall, ran.device, exchange.seconds, exchange.waited, exchange.delayed, exchange.stood)
+
+    def capture_graph(self, instance: str, binding: Binding, timeout: float) -> None:
+        """Record one call as a CUDA graph. It holds until contents of other shapes are put into the binding."""
+        self.handle.ask(messages.CaptureGraph(instance, binding.name), timeout)
 
     def describe(self, call: Call) -> tuple[tuple[tuple[OutputDescription, ...], ...], float]:
         """What every output is made of, as the worker reports it, and the seconds of work that it took."""

@@ -41,6 +41,8 @@ class Contestant:
     """Deadline of one request."""
     trusted: bool = True
     """True for a baseline, whose failure is the judge's trouble."""
+    graph: bool = False
+    """True if a captured graph is replayed instead of calling."""
     cost: float = math.inf
     """Seconds of the judge's time for one sample, the least so far."""
     blocks: dict[ClockName, list[tuple[float, ...]]] = field(default_factory=dict)
@@ -56,7 +58,7 @@ class Contestant:
         start = perf_counter()
         with self.blamed():
             self.session.prepare(self.binding, inputs, self.run_seconds)
-            call = self.session.call(self.instance, [self.binding], self.run_seconds, clock)
+            call = self.session.call(self.instance, [self.binding], self.run_seconds, clock, graph=self.graph)
         self.session.forget(call)
         if clock == "wall":
             self.gaps.append(call.outer - call.wall)

@@ -51,7 +51,9 @@ class Clock(StrEnum):
     DEVICE = "device"
     WALL = "wall"
     JUDGE = "judge"
-    """The judge's own, over a series of calls; the other two are read by the worker."""
+    """The judge's own, over a series of calls; the others are read by the worker."""
+    GRAPH = "graph"
+    """Device time of a call that is replayed as a CUDA graph; decides nothing."""
 
 
 LEAST_MARGINS = {Clock.DEVICE: 0.005, Clock.WALL: 0.02, Clock.JUDGE: 0.02}

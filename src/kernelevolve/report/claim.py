@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from kernelevolve.judge.verdict import Clock, Measurement, Speedup, Verdict, is_win
-from kernelevolve.report.units import ratio_text, share_text, speedup_text
+from kernelevolve.report.units import ratio_text, seconds_text, share_text, speedup_text
 from kernelevolve.search.control import BestOfN
 
 
@@ -75,7 +75,16 @@ def describe_basis(measurement: Measurement) -> str:
         f"interval a {confidence:.0%} bootstrap over paired blocks"
         + (f"; {whose} {share_text(noise)}" if noise is not None else "")
         + "."
+        + "".join(f" {sentence}" for sentence in _graph_sentences(measurement))
     )
+
+
+def _graph_sentences(measurement: Measurement) -> Iterator[str]:
+    """What short programs take where both are replayed as CUDA graphs: said beside the claim, no part of it."""
+    for s in measurement.speedups:
+        if s.clock is Clock.GRAPH:
+            mine, theirs = (seconds_text(measurement.seconds(p, Clock.GRAPH)) for p in ("candidate", s.baseline))
+            yield f"Replayed as CUDA graphs: {mine}, {s.baseline} {theirs} ({speedup_text(s)}), which decides nothing."
 
 
 def _main(floors: Mapping[Clock, float]) -> float | None:

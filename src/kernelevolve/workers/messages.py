@@ -114,6 +114,19 @@ class Run:
     clock: ClockName = "wall"
     head_start: float | None = None
     """Seconds for which the device is kept busy meanwhile, so that the host can launch ahead; None: as it needs."""
+    graph: bool = False
+    """Replay the graph that was captured of this instance on this binding instead of calling."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureGraph:
+    """Record one call as a CUDA graph, which later runs can replay; only for GPUs, and for instances called before.
+
+    It is dropped when the binding or the instance is made anew or forgotten.
+    """
+
+    instance: str
+    binding: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +263,7 @@ REPLIES: dict[type, type[Reply]] = {
     Construct: Constructed,
     Bind: Done,
     Prepare: Done,
+    CaptureGraph: Done,
     Run: Ran,
     Describe: Described,
     Pull: Done,

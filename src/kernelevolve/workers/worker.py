@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -77,6 +78,8 @@ class Worker:
         self._instances: dict[str, Instance] = {}
         self._bindings: dict[str, _Binding] = {}
         self._kept: dict[str, Any] = {}
+        self._graphs: dict[tuple[str, str], Callable[[], Any]] = {}
+        """Instance and binding -> what replays a call of one on the other."""
 
     def answer(self, message: Any, descriptors: list[int]) -> dict[str, Any]:
         """Carry out a request; the body of its reply."""
@@ -92,6 +95,7 @@ class Worker:
             case messages.Construct():
                 return self._construct(message)
             case messages.Bind(inputs, arena):
+                self._drop_graphs(inputs)
                 for name, tree in inputs.items():
                     own = OwnInputs(tree, self._arenas[arena]) if self._guarded else None
                     bound = materialise(tree, self._arenas[arena]) if own is None else own.inputs
@@ -105,6 +109,10 @@ class Worker:
                     if (own := self._bindings[name].own) is not None:
                         own.refresh()
                 self._device.flush()
+            case messages.CaptureGraph(instance, binding):
+                from kernelevolve.workers.cuda_graph import capture
+
+                self._graphs[instance, binding] = capture(self._call(instance, binding))
             case messages.Run():
                 return self._run(message)
             case messages.Describe(outputs):
@@ -117,6 +125,7 @@ class Worker:
             case messages.ReadState(instance, slots, arena):
                 self._copy_out([(self._instances[instance].module.state_dict(), slots)], arena)
             case messages.Forget(instances, bindings):
+                self._drop_graphs((*instances, *bindings))
                 for name in instances:
                     self._instances.pop(name, None)
                 for name in bindings:
@@ -138,16 +147,30 @@ class Worker:
         instance = self._program.construct(
             init_inputs, weights, message.parameters, self._device.torch_device, message.training
         )
+        self._drop_graphs((message.instance,))
         self._instances[message.instance] = instance
         return {"repacked": instance.repacked}
 
     def _run(self, message: messages.Run) -> dict[str, Any]:
         instance = self._instances[message.instance]
-        calls = [partial(instance.call, *self._bindings[binding].inputs) for binding, _ in message.calls]
+        find = self._replay if message.graph else self._call
+        calls = [find(message.instance, binding) for binding, _ in message.calls]
         with torch.set_grad_enabled(instance.training):
             timing = self._device.timed(calls, message.clock, message.head_start)
         self._kept |= {keep: result for (_, keep), result in zip(message.calls, timing.results, strict=True)}
         return {"wall": timing.wall, "device": timing.device}
+
+    def _call(self, instance: str, binding: str) -> Callable[[], Any]:
+        return partial(self._instances[instance].call, *self._bindings[binding].inputs)
+
+    def _replay(self, instance: str, binding: str) -> Callable[[], Any]:
+        if (instance, binding) not in self._graphs:
+            raise RuntimeError("no graph of this call has been captured since its inputs were bound")
+        return self._graphs[instance, binding]
+
+    def _drop_graphs(self, names: Collection[str]) -> None:
+        """Forget the graphs of instances or bindings, whose memory they would read."""
+        self._graphs = {key: graph for key, graph in self._graphs.items() if not set(key) & set(names)}
 
     def _differentiate(self, message: messages.Differentiate) -> None:
         memory = self._arenas[message.arena]
