@@ -66,6 +66,23 @@ def test_only_rows_that_are_named_are_read() -> None:
     assert found.bytes == 8 * 6 + 4 * 32 * 3 + 4 * 32 * 2
 
 
+def test_pairs_of_indices_pick_their_own_elements() -> None:
+    inputs = "[torch.randn(64, 32, 8), torch.arange(48) % 64, torch.arange(48) * 5 % 32]"
+    assert floor("return x[0][x[1], x[2]] * 2", inputs).bytes == 2 * 8 * 48 + 2 * 4 * 8 * 48
+    assert floor("return x[0][x[1], x[2] - 32] * 2", inputs).bytes == 2 * 8 * 48 + 2 * 4 * 8 * 48
+    repeated = "[torch.randn(64, 32, 8), torch.arange(48) % 6, torch.arange(48) % 4]"  # 12 pairs
+    assert floor("return x[0][x[1], x[2]] * 2", repeated).bytes == 2 * 8 * 48 + 4 * 8 * (12 + 48)
+
+
+def test_what_is_needed_of_what_is_let_through_counts_where_the_two_must_meet() -> None:
+    inputs = "[torch.randn(64, 64), (torch.arange(64) < 48).expand(64, 64).contiguous()]"
+    written = 4 * 64
+    # Three quarters pass the mask, half of the columns are looked at: at least a quarter is both, here all of the half.
+    found = floor("return torch.where(x[1], x[0], 0.0)[:, :32].sum(1)", inputs)
+    assert 4 * 64 * 16 <= found.bytes - written - 64 * 32 <= 4 * 64 * 32
+    assert floor("return torch.where(x[1], x[0], 0.0)[:, 48:].sum(1)", inputs).bytes <= written + 64 * 16
+
+
 def test_a_table_is_searched_for_nothing_and_values_are_read() -> None:
     inputs = "[torch.randn(5000), torch.randn(100).sort().values]"
     assert floor("return torch.bucketize(x[0], x[1])", inputs).bytes == 4 * 5000 + 8 * 5000
@@ -188,6 +205,39 @@ def test_triangles_and_diagonals_are_not_multiplied_out() -> None:
     assert found.flops <= 2 * 64**3 / 6
     assert found.bytes <= 4 * 64 * 64 * 2.1
     assert floor("return torch.diag(x[0]) @ x[1]", "[torch.randn(64), torch.randn(64, 32)]").flops == 2 * 64 * 32
+
+
+def test_a_part_of_a_sparse_matrix_may_be_all_of_its_zeros() -> None:
+    half = "m = torch.where(torch.arange(64) < 32, x[0], 0.0); return m[:, %s] @ x[1]"
+    inputs = "[torch.randn(64, 64), torch.randn(32, 16)]"
+    assert floor(half % "32:", inputs).flops <= 64 * 64
+    assert floor(half % ":32", inputs).flops <= 2 * 64 * 32 * 16 + 64 * 64
+
+
+def test_two_triangles_make_no_more_than_their_common_products() -> None:
+    inputs = "[torch.randn(64, 64).tril(), torch.randn(64, 64).tril()]"
+    assert floor("return x[0] @ x[1]", inputs).flops <= 2 * 64 * 65 * 66 / 6
+
+
+def test_pointwise_attention_on_ragged_rows_counts_visible_pairs() -> None:
+    lengths, n, d = (64, 40, 17), 64, 16
+    inputs = f"[torch.randn({sum(lengths)}, {d}) for _ in range(3)] + [torch.tensor([0, 64, 104, 121])]"
+    forward = f"""
+        place = torch.arange({n})
+        at = (x[3][:-1, None] + place).clamp(max={sum(lengths) - 1})
+        q, k, v = (t[at] for t in x[:3])
+        seen = place[:, None] >= place
+        w = F.silu(q @ k.mT).masked_fill(~seen, 0.0)
+        row = torch.arange({sum(lengths)})
+        user = torch.bucketize(row, x[3][1:], right=True)
+        return (w @ v)[user, row - x[3][user]]
+    """
+    products = sum(4 * d * length * (length + 1) // 2 for length in lengths)
+    pointwise = 8 * len(lengths) * n * n
+    assert floor(forward, inputs).flops <= products + pointwise
+    full = inputs.replace("[0, 64, 104, 121]", "[0, 64, 128, 192]").replace("(121", "(192")
+    every = 3 * 4 * d * n * (n + 1) // 2
+    assert every <= floor(forward.replace("121", "192").replace("max=120", "max=191"), full).flops <= every + pointwise
 
 
 def test_causal_attention_counts_half() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import fx
 
-from kernelevolve.judge.demand import VIEWS, Demand, argument, elements, operator_name, shape
+from kernelevolve.judge.demand import VIEWS, Demand, argument, common, elements, operator_name, shape
 
 _PRODUCTS = {"mm": (0, 1), "bmm": (0, 1), "addmm": (1, 2), "baddbmm": (1, 2), "linear": (0, 1)}
 """Operator -> positions of its left and right factor."""
@@ -61,10 +61,10 @@ class Arithmetic:
                 continue
             share = self._demand.shares.get(node, 0.0)
             if name in _PRODUCTS or name in _CONVOLUTIONS:
-                count = self._chain(node) if name in _PRODUCTS else _convolution(node, name)
+                count = self._chain(node, share) if name in _PRODUCTS else share * _convolution(node, name)
                 data = node.args[_PRODUCTS[name][0] if name in _PRODUCTS else 0]
                 dtype = str(data.meta["val"].dtype).removeprefix("torch.")
-                products[dtype] = products.get(dtype, 0.0) + share * count / self._summed_away(node)
+                products[dtype] = products.get(dtype, 0.0) + count / self._summed_away(node)
             elif _is_pointwise(node, name):
                 pointwise += share * elements(node) / self._summed_away(node)
         return Work(products, pointwise)
@@ -87,13 +87,19 @@ class Arithmetic:
         linear = name in _LINEAR or (scaled and all(source in self._fixed for source in others))
         return self._summed_away(user) if linear else 1.0
 
-    def _chain(self, node: fx.Node) -> float:
-        """Operations of a product in the cheapest association with the products that only it uses; 0 for those."""
+    def _chain(self, node: fx.Node, share: float) -> float:
+        """Operations of a product in the cheapest association with the products that only it uses; 0 for those.
+
+        ``share`` is how much of its result is needed: a part of a single product is so much less to do, of a chain the
+        last of its products is.
+        """
         if self._inner_user(node) is not None:
             return 0.0
         batch = _batch(node)
         factors = self._factors(node, batch)
         n = len(factors)
+        if n == 2:
+            return _product(factors[:1], factors[1:], batch, share)
         cost = {(i, i): 0.0 for i in range(n)}
         for length in range(2, n + 1):
             for i in range(n - length + 1):
@@ -102,7 +108,7 @@ class Arithmetic:
                     cost[i, k] + cost[k + 1, j] + _product(factors[i : k + 1], factors[k + 1 : j + 1], batch)
                     for k in range(i, j)
                 )
-        return cost[0, n - 1]
+        return share * cost[0, n - 1]
 
     def _inner_user(self, node: fx.Node) -> fx.Node | None:
         """The product that alone uses this one as a factor, seen through views that keep its rows and columns."""
@@ -170,14 +176,14 @@ def _batch(node: fx.Node) -> int:
     return math.prod(shape(node)[:-2]) if operator_name(node) in ("bmm", "baddbmm") else 1
 
 
-def _product(left: list[_Factor], right: list[_Factor], batch: int) -> float:
-    """Operations of one product of two parts of a chain."""
+def _product(left: list[_Factor], right: list[_Factor], batch: int, share: float = 1.0) -> float:
+    """Operations of one product of two parts of a chain, of which a share is needed."""
     both = [*left, *right]
     if all(factor.fixed for factor in both):
         return 0.0
     count = 2.0 * left[0].rows * left[-1].columns * right[-1].columns * (1 if all(f.shared for f in both) else batch)
     if len(both) == 2:
-        count *= left[0].density * right[0].density
+        count *= common(share, left[0].density, right[0].density)
         if left[0].base is right[0].base and left[0].transposed != right[0].transposed:
             count /= 2  # X Xᵀ is symmetric.
     return count

@@ -23,6 +23,9 @@ VIEWS = frozenset({
 _STRIDED = {"conv1d": 3, "conv2d": 3, "convolution": 3, "avg_pool1d": 2, "avg_pool2d": 2, "avg_pool3d": 2,
             "max_pool2d_with_indices": 2, "max_pool3d_with_indices": 2}  # fmt: skip
 """Windowed operators and the position of their stride: a stride beyond the window leaves elements out."""
+_COPIES = frozenset({"clone", "_to_copy"})
+_PICKING = frozenset({"embedding", "index_select", "gather", "index"})
+"""Operators that take elements of a table by indices, each to a place of its own."""
 _NORMALISED = frozenset({"softmax", "_softmax", "_log_softmax", "log_softmax"})
 _MOST_ELEMENTS = 1 << 28
 """Larger masks and indices are not computed."""
@@ -51,6 +54,12 @@ def shape(node: fx.Node) -> tuple[int, ...]:
 def argument(node: fx.Node, position: int, default: Any = None) -> Any:
     """A positional argument, or the default if the call leaves it out."""
     return node.args[position] if position < len(node.args) else default
+
+
+def common(*shares: float) -> float:
+    """The share that lies in all of several parts of one whole at least, wherever they lie (Fréchet, 1935)."""
+    parts = [share for share in shares if share < 1.0]
+    return max(0.0, sum(parts) - (len(parts) - 1)) if parts else 1.0
 
 
 def memory(node: fx.Node) -> fx.Node:
@@ -86,12 +95,16 @@ class Demand:
             share = float(torch.count_nonzero(value)) / max(1, value.numel())
             # A few zeros are chance, and dense kernels do not look for them.
             return share if share < 0.75 else 1.0
-        if operator_name(node) in VIEWS and isinstance(node.args[0], fx.Node):
-            return self.density(node.args[0])
-        if operator_name(node) == "where":
+        name = operator_name(node)
+        if name in VIEWS | _COPIES and isinstance(node.args[0], fx.Node):
+            base = node.args[0]
+            # What a part of a matrix holds is not known; an expanded one holds the same several times.
+            whole = name == "expand" or elements(node) == elements(base)
+            return self.density(base) if whole else common(self.density(base), elements(node) / max(1, elements(base)))
+        if name == "where":
             mask = self.known(node.args[0])
-            if mask is not None and _is_zero(node.args[2]):
-                return _mean(mask)
+            if mask is not None and (_is_zero(node.args[1]) or _is_zero(node.args[2])):
+                return 1.0 - _mean(mask) if _is_zero(node.args[1]) else _mean(mask)
         return 1.0
 
     def known(self, node: Any) -> torch.Tensor | None:
@@ -133,10 +146,14 @@ class Demand:
             splits = operator_name(node) in ("split", "split_with_sizes", "unbind", "chunk")
             return _Piece(share * elements(user) / max(1, whole) if splits else share, disjoint=splits)
         if name == "where":
-            return _Piece(self._through_mask(user, node) * share)
+            return _Piece(common(self._through_mask(user, node), share))
         if name in _STRIDED and user.args[0] is node:
             return _Piece(share * _window_share(user, name))
-        return _Piece(self._through_index(user, node, name) * share)
+        through = self._through_index(user, node, name)
+        if name in _PICKING and through < 1.0:
+            # Of what is not needed each element saves one of the table at most.
+            return _Piece(max(0.0, through - (1.0 - share) * elements(user) / size))
+        return _Piece(through * share)
 
     def _through_mask(self, user: fx.Node, node: fx.Node) -> float:
         if user.args[0] is node:
@@ -170,10 +187,14 @@ class Demand:
     def _picked(self, indices: list[fx.Node | None], table: fx.Node) -> float:
         """Share of a table that advanced indexing picks: the whole of the dimensions without an index."""
         used = [(index, size) for index, size in zip(indices, shape(table), strict=False) if index is not None]
-        counts = [self._distinct(index) for index, _ in used]
-        broadcast = torch.broadcast_shapes(*(shape(index) for index, _ in used))  # type: ignore[no-untyped-call]
-        orthogonal = math.prod(elements(index) for index, _ in used) == math.prod(broadcast)
-        picked = math.prod(counts) if orthogonal else max(counts)
+        places: torch.Tensor | None = None
+        for index, size in used:
+            value = self.known(index)
+            if value is None or value.dtype is torch.bool:
+                return 0.0
+            place = value.long() % max(1, size)  # Negative ones count from the end.
+            places = place if places is None else places * size + place
+        picked = 0 if places is None else torch.unique(places).numel()
         return picked / max(1, math.prod(size for _, size in used))
 
 

@@ -15,7 +15,7 @@ from torch import fx
 
 from kernelevolve.errors import InvalidProblem
 from kernelevolve.judge.arithmetic import Arithmetic, Work
-from kernelevolve.judge.demand import Demand, memory
+from kernelevolve.judge.demand import Demand, common, memory
 from kernelevolve.judge.oracle import Reference
 from kernelevolve.judge.verdict import Roofline
 from kernelevolve.problems import Workload
@@ -59,7 +59,8 @@ def _roofline(instance: Instance, workload: Workload, ceilings: Ceilings) -> Roo
         placeholders = [node for node in graph.nodes if node.op == "placeholder"]
         inputs = _inputs(captured, placeholders, instance, workload)
         demand = Demand(graph, inputs)
-        read = sum(demand.shares[node] * demand.density(node) * _bytes(node.meta["val"]) for node in placeholders)
+        needed = {node: common(demand.shares[node], demand.density(node)) for node in placeholders}
+        read = sum(share * _bytes(node.meta["val"]) for node, share in needed.items())
         written = _written_bytes(graph)
         work = Arithmetic(graph, demand, frozenset(placeholders) - inputs.keys()).work()
     traffic = read + max(0.0, written - absorbed)
