@@ -240,6 +240,27 @@ def test_pointwise_attention_on_ragged_rows_counts_visible_pairs() -> None:
     assert every <= floor(forward.replace("121", "192").replace("max=120", "max=191"), full).flops <= every + pointwise
 
 
+@pytest.mark.parametrize(
+    "between",
+    [
+        "s = torch.where(torch.ones({n}, {n}).tril() > 0, s, 0.0)",
+        "s = s.masked_fill(torch.ones({n}, {n}).tril() == 0, 0.0)",
+        "s = s / 8 * x[3]",
+        "s = (-s).double().float()",
+    ],
+)
+def test_attention_without_a_softmax_takes_no_more_than_a_recurrence(between: str) -> None:
+    forward = "s = x[0] @ x[1].mT; " + between + "; return s @ x[2]"
+    for n, d in ((256, 16), (16, 64)):
+        inputs = f"[torch.randn(2, {n}, {d}) for _ in range(3)] + [torch.rand({n}, {n})]"
+        found = floor(forward.format(n=n), inputs).flops
+        recurrence, in_turn = (2 * 2 * 2 * one for one in (n * d * d, n * n * d))
+        assert 0.5 * min(recurrence, in_turn) <= found <= min(recurrence, in_turn) + 5 * 2 * n * n
+        # What is not linear between the two stands in the way.
+        gated = floor(forward.replace("; return s", "; return F.silu(s)").format(n=n), inputs).flops
+        assert gated >= in_turn / 2
+
+
 def test_causal_attention_counts_half() -> None:
     inputs = "[torch.randn(1, 2, 64, 16) for _ in range(3)]"
     whole = floor("return F.scaled_dot_product_attention(*x)", inputs).flops

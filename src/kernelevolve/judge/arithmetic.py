@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import fx
 
-from kernelevolve.judge.demand import VIEWS, Demand, argument, common, elements, operator_name, shape
+from kernelevolve.judge.demand import VIEWS, Demand, argument, common, elements, is_zero, operator_name, shape
 
 _PRODUCTS = {"mm": (0, 1), "bmm": (0, 1), "addmm": (1, 2), "baddbmm": (1, 2), "linear": (0, 1)}
 """Operator -> positions of its left and right factor."""
@@ -50,6 +50,12 @@ class Arithmetic:
         self._graph = graph
         self._demand = demand
         self._fixed = _fixed_nodes(graph, weights)
+        self._behind: dict[tuple[fx.Node, int], fx.Node] = {}
+        """A product and the position of a factor -> the product whose masked or scaled result that factor is."""
+        for node in graph.nodes:
+            outer = self._outer(node, scaled=True) if operator_name(node) in _PRODUCTS else None
+            if outer is not None:
+                self._behind[outer] = node
 
     def work(self) -> Work:
         """The least work."""
@@ -91,12 +97,22 @@ class Arithmetic:
         """Operations of a product in the cheapest association with the products that only it uses; 0 for those.
 
         ``share`` is how much of its result is needed: a part of a single product is so much less to do, of a chain the
-        last of its products is.
+        last of its products is. Where one factor is a product that was masked or scaled element by element, as in
+        linear attention, the two can be made one after the other, less what the mask saves, or in the cheapest
+        association without the mask, as a recurrence over the rows does.
         """
-        if self._inner_user(node) is not None:
+        if self._outer(node) is not None or self._outer(node, scaled=True) is not None:
             return 0.0
+        inner = self._scaled_factors(node)
+        plain = self._cheapest(node, share)
+        if not inner:
+            return plain
+        in_turn = plain + sum(self._cheapest(one, self._demand.shares.get(one, 0.0)) for one in inner)
+        return min(in_turn, self._cheapest(node, share, scaled=True))
+
+    def _cheapest(self, node: fx.Node, share: float, *, scaled: bool = False) -> float:
         batch = _batch(node)
-        factors = self._factors(node, batch)
+        factors = self._factors(node, batch, scaled)
         n = len(factors)
         if n == 2:
             return _product(factors[:1], factors[1:], batch, share)
@@ -110,36 +126,50 @@ class Arithmetic:
                 )
         return share * cost[0, n - 1]
 
-    def _inner_user(self, node: fx.Node) -> fx.Node | None:
-        """The product that alone uses this one as a factor, seen through views that keep its rows and columns."""
-        seen = node
+    def _outer(self, node: fx.Node, *, scaled: bool = False) -> tuple[fx.Node, int] | None:
+        """The product that alone uses this one as a factor, and the factor's position among its arguments.
+
+        Seen through views that keep rows and columns; if ``scaled`` also through what scales or masks elements.
+        """
+        seen, changed = node, False
         while len(seen.users) == 1:
             (user,) = seen.users
             name = operator_name(user)
             if name in _PRODUCTS:
-                left, right = (user.args[position] for position in _PRODUCTS[name])
-                fits = seen is left or (seen is right and name != "linear")  # linear transposes its weight
-                return user if fits and self._same_batch(node, user) else None
-            if name not in _SAME_ROWS or shape(user)[-1:] != shape(node)[-1:] or elements(user) != elements(node):
+                left, right = _PRODUCTS[name]
+                position = left if user.args[left] is seen else right
+                fits = user.args[position] is seen and (position == left or name != "linear")  # It transposes a weight.
+                return (user, position) if fits and changed == scaled and self._same_batch(node, user) else None
+            changes = name not in _SAME_ROWS and scaled and _scales(user, seen)
+            if not changes and name not in _SAME_ROWS:
                 return None
-            seen = user
+            if shape(user)[-1:] != shape(node)[-1:] or elements(user) != elements(node):
+                return None
+            seen, changed = user, changed or changes
         return None
+
+    def _scaled_factors(self, node: fx.Node) -> list[fx.Node]:
+        """The products whose masked or scaled results are factors of this one."""
+        return [inner for position in _PRODUCTS[operator_name(node)] if (inner := self._behind.get((node, position)))]
 
     def _same_batch(self, inner: fx.Node, outer: fx.Node) -> bool:
         """True if one batch size describes both, or all entries of the outer batch share the inner's weight."""
         right = inner.args[_PRODUCTS[operator_name(inner)][1]]
         return _batch(inner) == _batch(outer) or (_batch(inner) == 1 and right in self._fixed)
 
-    def _factors(self, node: fx.Node, batch: int) -> list[_Factor]:
-        """The factors of a product, with those of inner products in their place."""
+    def _factors(self, node: fx.Node, batch: int, scaled: bool) -> list[_Factor]:
+        """The factors of a product, with those of inner products in their place, if ``scaled`` as if nothing was."""
         name = operator_name(node)
-        left, right = (node.args[position] for position in _PRODUCTS[name])
-        assert isinstance(left, fx.Node) and isinstance(right, fx.Node)
         found: list[_Factor] = []
-        for side, transposed in ((left, False), (right, name == "linear")):
-            inner = _through_rows(side)
-            if not transposed and operator_name(inner) in _PRODUCTS and self._inner_user(inner) is not None:
-                found += self._factors(inner, batch)
+        for position, transposed in zip(_PRODUCTS[name], (False, name == "linear"), strict=True):
+            side = node.args[position]
+            assert isinstance(side, fx.Node)
+            inner = self._behind.get((node, position)) if scaled else None
+            inner = inner or _through_rows(side)
+            if operator_name(inner) in _PRODUCTS and (
+                self._outer(inner) == (node, position) or (scaled and self._behind.get((node, position)) is inner)
+            ):
+                found += self._factors(inner, batch, scaled)
             else:
                 found.append(self._factor(side, transposed, batch))
         return found
@@ -169,6 +199,17 @@ class _Factor:
     base: fx.Node
     transposed: bool
     density: float
+
+
+def _scales(user: fx.Node, node: fx.Node) -> bool:
+    """True if the user is linear in every element of the node for itself: it scales, converts or masks by zero."""
+    name = operator_name(user)
+    if name == "where":
+        mask, one, other = user.args[:3]
+        return mask is not node and is_zero(other if one is node else one)
+    if name in _SCALING:
+        return user.args[0] is not user.args[1] and (name == "mul" or user.args[0] is node)
+    return name in ("neg", "_to_copy")
 
 
 def _batch(node: fx.Node) -> int:

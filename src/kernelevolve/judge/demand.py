@@ -103,8 +103,8 @@ class Demand:
             return self.density(base) if whole else common(self.density(base), elements(node) / max(1, elements(base)))
         if name == "where":
             mask = self.known(node.args[0])
-            if mask is not None and (_is_zero(node.args[1]) or _is_zero(node.args[2])):
-                return 1.0 - _mean(mask) if _is_zero(node.args[1]) else _mean(mask)
+            if mask is not None and (is_zero(node.args[1]) or is_zero(node.args[2])):
+                return 1.0 - _mean(mask) if is_zero(node.args[1]) else _mean(mask)
         return 1.0
 
     def known(self, node: Any) -> torch.Tensor | None:
@@ -253,7 +253,8 @@ def _window_share(user: fx.Node, name: str) -> float:
     return math.prod(min(1.0, k / s) for k, s in zip(kernel, strides, strict=False))
 
 
-def _is_zero(value: Any) -> bool:
+def is_zero(value: Any) -> bool:
+    """True for the number zero, and for a node that makes a tensor of nothing else."""
     if operator_name(value) in ("scalar_tensor", "full", "full_like", "zeros", "zeros_like"):
         fill = value.args[-1] if operator_name(value) != "scalar_tensor" else value.args[0]
         return operator_name(value).startswith("zeros") or fill == 0
