@@ -212,6 +212,9 @@ def test_a_part_of_a_sparse_matrix_may_be_all_of_its_zeros() -> None:
     inputs = "[torch.randn(64, 64), torch.randn(32, 16)]"
     assert floor(half % "32:", inputs).flops <= 64 * 64
     assert floor(half % ":32", inputs).flops <= 2 * 64 * 32 * 16 + 64 * 64
+    # A part of a dense one is dense.
+    thirds = "a, b, _ = (x[0] + 1).chunk(3, -1); return a @ b.mT"
+    assert floor(thirds, "[torch.randn(64, 96)]").flops >= 2 * 64 * 64 * 32
 
 
 def test_two_triangles_make_no_more_than_their_common_products() -> None:

@@ -98,9 +98,9 @@ class Demand:
         name = operator_name(node)
         if name in VIEWS | _COPIES and isinstance(node.args[0], fx.Node):
             base = node.args[0]
-            # What a part of a matrix holds is not known; an expanded one holds the same several times.
-            whole = name == "expand" or elements(node) == elements(base)
-            return self.density(base) if whole else common(self.density(base), elements(node) / max(1, elements(base)))
+            # An expanded matrix holds the same several times. A part of a matrix may be the one with the zeros.
+            part = 1.0 if name == "expand" else elements(node) / max(1, elements(base)) or 1.0
+            return common(self.density(base), part) / part
         if name == "where":
             mask = self.known(node.args[0])
             if mask is not None and (is_zero(node.args[1]) or is_zero(node.args[2])):
