@@ -12,9 +12,9 @@ from kernelevolve.profilers.naming import BUSY, LAUNCHES, NEAR, Facts
 
 def facts(
     wall: float | None = 1e-3, device: float | None = None, floor: float | None = 1e-4, bound: str = "memory",
-    launch: float | None = 5e-6, size: float = 1e6, threads: int = 1,
+    launch: float | None = 5e-6, size: float = 1e6, threads: int = 1, around: float | None = None,
 ) -> Facts:  # fmt: skip
-    return Facts("candidate", "w", wall, device, floor, bound, size, launch, threads)
+    return Facts("candidate", "w", wall, device, around, floor, bound, size, launch, threads)
 
 
 def item(metric: Metric, value: float, subject: str = "", detail: str = "", profiler: str = "ncu") -> Evidence:
@@ -32,6 +32,9 @@ def kernel(memory: float, arithmetic: float, occupancy: float = 0.9) -> list[Evi
 
 CASES: dict[str, tuple[Facts, list[Evidence], Bottleneck]] = {
     "the device waits": (facts(1e-3, (BUSY - 0.01) * 1e-3), [], Bottleneck.LAUNCH),
+    "as much around the work as for a baseline": (facts(2e-4, 7e-5, around=1.2e-4, floor=3e-5), [], Bottleneck.UNKNOWN),
+    "more around the work": (facts(8e-4, 2e-4, around=1.2e-4, floor=3e-5), [], Bottleneck.LAUNCH),
+    "less around the work": (facts(1e-4, 7e-5, around=1.2e-4, floor=3e-5), [], Bottleneck.UNKNOWN),
     "the device works": (facts(1e-3, (BUSY + 0.01) * 1e-3), kernel(0.9, 0.1), Bottleneck.MEMORY),
     "the profiler sees it wait": (facts(), [item(Metric.DEVICE_BUSY_SHARE, 0.2)], Bottleneck.LAUNCH),
     "time in Python": (facts(), [item(Metric.HOST_SHARE, 0.8)], Bottleneck.LAUNCH),
@@ -162,6 +165,23 @@ def test_a_verdict_alone_gives_a_diagnosis_of_its_slowest_workload() -> None:
     assert found.ran == ()
     assert diagnose(verdict(), workload="small").bottleneck is Bottleneck.LAUNCH
     assert diagnose(verdict(device=False)).distance.clock == "wall"
+
+
+def test_what_baselines_take_around_their_work_is_no_fault_of_the_kernel() -> None:
+    given = verdict()
+    assert given.measurement is not None
+    others = [("eager", 4e-5, 1e-5), ("compile", 9e-5, 1.5e-5)]
+    samples = [
+        Samples(program=name, workload="small", clock=clock, method="", blocks=((seconds,),))
+        for name, wall, device in others
+        for clock, seconds in ((Clock.WALL, wall), (Clock.DEVICE, device))
+    ]
+    measurement = given.measurement.model_copy(update={"samples": (*given.measurement.samples, *samples)})
+    found = diagnose(given.model_copy(update={"measurement": measurement}), workload="small")
+    # 50 us a call, of which the device works 10; eager takes 30 us around its work as well.
+    (share,) = (item.value for item in found.evidence if item.metric is Metric.DEVICE_SHARE)
+    assert share == pytest.approx(10 / 20)
+    assert found.bottleneck is not Bottleneck.LAUNCH
 
 
 def test_a_verdict_that_measured_nothing_has_a_diagnosis_too() -> None:

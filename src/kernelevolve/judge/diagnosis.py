@@ -60,9 +60,22 @@ def facts_of(verdict: Verdict, workload: str | None = None, launch_seconds: floa
         workload=workload,
         wall_seconds=times.get((workload, Clock.WALL)),
         device_seconds=times.get((workload, Clock.DEVICE)),
+        around_seconds=_around_a_call(verdict, workload),
         floor_seconds=roofline.floor_seconds if roofline is not None else None,
         floor_bound=roofline.bound if roofline is not None else "",
         bytes=roofline.bytes if roofline is not None else 0.0,
         launch_seconds=launch_seconds,
         threads=int(threads) if threads.isdigit() and int(threads) > 0 else 1,
     )
+
+
+def _around_a_call(verdict: Verdict, workload: str) -> float | None:
+    """What a call takes beside the device's work for the baseline that adds least; None if none has both times."""
+    samples = verdict.measurement.samples if verdict.measurement else ()
+    taken = {(s.program, s.clock): s.seconds for s in samples if s.workload == workload and s.program != "candidate"}
+    added = [
+        taken[program, Clock.WALL] - seconds
+        for (program, clock), seconds in taken.items()
+        if clock is Clock.DEVICE and (program, Clock.WALL) in taken
+    ]
+    return max(0.0, min(added)) if added else None

@@ -3,7 +3,8 @@
 1. *memory* or *compute*, near the ceiling: by the time that counts, which is the device's where there is one, the
    candidate reaches ``NEAR`` of the roofline, whose bound it then is (Williams, Waterman and Patterson, CACM 52(4),
    2009).
-2. *launch*: the device works for less than ``BUSY`` of a call's wall time; or a call outside of all operations and
+2. *launch*: the device works for less than ``BUSY`` of a call's wall time, without what the call of a baseline takes
+   around its own work too, which no kernel can avoid; or a call outside of all operations and
    native functions takes more than that share; or the floor is shorter than an empty call (``Ceilings.launch_seconds``)
    and the time is at most ``LAUNCHES`` times that.
 3. By the longest kernel's counters: the busier of memory and multiprocessors if it reaches ``NEAR``, else *latency*.
@@ -44,6 +45,8 @@ class Facts:
     workload: str
     wall_seconds: float | None = None
     device_seconds: float | None = None
+    around_seconds: float | None = None
+    """What a call takes beside the device's work in any case: as much as for a baseline."""
     floor_seconds: float | None = None
     floor_bound: str = ""
     bytes: float = 0.0
@@ -78,8 +81,12 @@ class Facts:
                 detail=f"the floor is {self.floor_bound}",
             )  # fmt: skip
         if self.device_seconds is not None and self.wall_seconds:
-            share = min(1.0, self.device_seconds / self.wall_seconds)
-            yield Evidence(profiler=JUDGE, metric=Metric.DEVICE_SHARE, value=share, unit="share")
+            own = self.wall_seconds - (self.around_seconds or 0.0)
+            share = self.device_seconds / own if own > self.device_seconds else 1.0
+            detail = "" if self.around_seconds is None else "without what a baseline's call takes around its work too"
+            yield Evidence(
+                profiler=JUDGE, metric=Metric.DEVICE_SHARE, value=share, unit="share", detail=detail
+            )  # fmt: skip
 
 
 def name_bottleneck(facts: Facts, evidence: Sequence[Evidence]) -> tuple[Bottleneck, str]:
