@@ -12,6 +12,7 @@ import torch
 from judging import HEAD
 
 from kernelevolve.candidates import Candidate
+from kernelevolve.judge.correctness import BoundCandidate
 from kernelevolve.judge.graph_timing import SHORT_SECONDS, GraphTimes, time_graphs
 from kernelevolve.judge.integrity import ReferenceEffects
 from kernelevolve.judge.local import LocalJudge
@@ -59,6 +60,8 @@ class Bound:
     def __init__(self, session: Program, effects: ReferenceEffects, wrong: int | None = None) -> None:
         self.session, self.effects, self.wrong = session, effects, wrong
         self.instance, self.binding, self.run_seconds, self.compared = "i", None, 1.0, 0
+
+    checks: Any = BoundCandidate.checks
 
     def call(self, case: Any, *, graph: bool) -> None:
         assert graph and self.session.captured

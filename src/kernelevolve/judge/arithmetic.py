@@ -50,12 +50,12 @@ class Arithmetic:
         self._graph = graph
         self._demand = demand
         self._fixed = _fixed_nodes(graph, weights)
-        self._behind: dict[tuple[fx.Node, int], fx.Node] = {}
-        """A product and the position of a factor -> the product whose masked or scaled result that factor is."""
+        self._inner: dict[tuple[fx.Node, int], _Inner] = {}
+        """A product and the position of a factor -> the product whose result, used by it alone, that factor is."""
         for node in graph.nodes:
-            outer = self._outer(node, scaled=True) if operator_name(node) in _PRODUCTS else None
-            if outer is not None:
-                self._behind[outer] = node
+            if operator_name(node) in _PRODUCTS and (outer := self._outer(node)) is not None:
+                user, position, scaled = outer
+                self._inner[user, position] = _Inner(node, scaled)
 
     def work(self) -> Work:
         """The least work."""
@@ -101,13 +101,14 @@ class Arithmetic:
         linear attention, the two can be made one after the other, less what the mask saves, or in the cheapest
         association without the mask, as a recurrence over the rows does.
         """
-        if self._outer(node) is not None or self._outer(node, scaled=True) is not None:
+        if any(inner.product is node for inner in self._inner.values()):
             return 0.0
-        inner = self._scaled_factors(node)
+        factors = [self._inner.get((node, position)) for position in _PRODUCTS[operator_name(node)]]
+        scaled = [inner.product for inner in factors if inner is not None and inner.scaled]
         plain = self._cheapest(node, share)
-        if not inner:
+        if not scaled:
             return plain
-        in_turn = plain + sum(self._cheapest(one, self._demand.shares.get(one, 0.0)) for one in inner)
+        in_turn = plain + sum(self._cheapest(one, self._demand.shares.get(one, 0.0)) for one in scaled)
         return min(in_turn, self._cheapest(node, share, scaled=True))
 
     def _cheapest(self, node: fx.Node, share: float, *, scaled: bool = False) -> float:
@@ -126,12 +127,12 @@ class Arithmetic:
                 )
         return share * cost[0, n - 1]
 
-    def _outer(self, node: fx.Node, *, scaled: bool = False) -> tuple[fx.Node, int] | None:
+    def _outer(self, node: fx.Node) -> tuple[fx.Node, int, bool] | None:
         """The product that alone uses this one as a factor, and the factor's position among its arguments.
 
-        Seen through views that keep rows and columns; if ``scaled`` also through what scales or masks elements.
+        Seen through views that keep rows and columns, and through what scales or masks elements, which is said.
         """
-        seen, changed = node, False
+        seen, scaled = node, False
         while len(seen.users) == 1:
             (user,) = seen.users
             name = operator_name(user)
@@ -139,18 +140,14 @@ class Arithmetic:
                 left, right = _PRODUCTS[name]
                 position = left if user.args[left] is seen else right
                 fits = user.args[position] is seen and (position == left or name != "linear")  # It transposes a weight.
-                return (user, position) if fits and changed == scaled and self._same_batch(node, user) else None
-            changes = name not in _SAME_ROWS and scaled and _scales(user, seen)
-            if not changes and name not in _SAME_ROWS:
+                return (user, position, scaled) if fits and self._same_batch(node, user) else None
+            scales = name not in _SAME_ROWS
+            if scales and not _scales(user, seen):
                 return None
             if shape(user)[-1:] != shape(node)[-1:] or elements(user) != elements(node):
                 return None
-            seen, changed = user, changed or changes
+            seen, scaled = user, scaled or scales
         return None
-
-    def _scaled_factors(self, node: fx.Node) -> list[fx.Node]:
-        """The products whose masked or scaled results are factors of this one."""
-        return [inner for position in _PRODUCTS[operator_name(node)] if (inner := self._behind.get((node, position)))]
 
     def _same_batch(self, inner: fx.Node, outer: fx.Node) -> bool:
         """True if one batch size describes both, or all entries of the outer batch share the inner's weight."""
@@ -162,15 +159,12 @@ class Arithmetic:
         name = operator_name(node)
         found: list[_Factor] = []
         for position, transposed in zip(_PRODUCTS[name], (False, name == "linear"), strict=True):
-            side = node.args[position]
-            assert isinstance(side, fx.Node)
-            inner = self._behind.get((node, position)) if scaled else None
-            inner = inner or _through_rows(side)
-            if operator_name(inner) in _PRODUCTS and (
-                self._outer(inner) == (node, position) or (scaled and self._behind.get((node, position)) is inner)
-            ):
-                found += self._factors(inner, batch, scaled)
+            inner = self._inner.get((node, position))
+            if inner is not None and (scaled or not inner.scaled):
+                found += self._factors(inner.product, batch, scaled)
             else:
+                side = node.args[position]
+                assert isinstance(side, fx.Node)
                 found.append(self._factor(side, transposed, batch))
         return found
 
@@ -186,6 +180,15 @@ class Arithmetic:
         base = _through_rows(base.args[0]) if flipped and isinstance(base.args[0], fx.Node) else base
         rows, columns = (columns, rows) if transposed else (rows, columns)
         return _Factor(rows, columns, shared, fixed, base, flipped != transposed, self._demand.density(node))
+
+
+@dataclass(frozen=True)
+class _Inner:
+    """A product that is a factor of another."""
+
+    product: fx.Node
+    scaled: bool
+    """True if its elements are scaled or masked on the way."""
 
 
 @dataclass(frozen=True)

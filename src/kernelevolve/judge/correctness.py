@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+import random
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -126,6 +128,13 @@ class BoundCandidate:
         errors = compare_or_reject(case, self.settle(call, case, stage), stage)
         self.session.forget(call)
         return errors
+
+    def checks(
+        self, first: Sequence[Case], cases: Sequence[Case], rng: random.Random, stage: Stage, *, graph: bool = False
+    ) -> Iterator[tuple[OutputError, ...]]:
+        """Each step compares one more call, or replay, on a case: the first ones in turn, then any. Raises Rejected."""
+        for case in itertools.chain(first, iter(lambda: rng.choice(cases), None)):
+            yield self.check_call(self.call(case, graph=graph), case, stage)
 
 
 def compare_or_reject(

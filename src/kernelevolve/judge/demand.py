@@ -23,7 +23,7 @@ VIEWS = frozenset({
 _STRIDED = {"conv1d": 3, "conv2d": 3, "convolution": 3, "avg_pool1d": 2, "avg_pool2d": 2, "avg_pool3d": 2,
             "max_pool2d_with_indices": 2, "max_pool3d_with_indices": 2}  # fmt: skip
 """Windowed operators and the position of their stride: a stride beyond the window leaves elements out."""
-_COPIES = frozenset({"clone", "_to_copy"})
+_SAME_VALUES = VIEWS | {"clone", "_to_copy"}
 _PICKING = frozenset({"embedding", "index_select", "gather", "index"})
 """Operators that take elements of a table by indices, each to a place of its own."""
 _NORMALISED = frozenset({"softmax", "_softmax", "_log_softmax", "log_softmax"})
@@ -96,7 +96,7 @@ class Demand:
             # A few zeros are chance, and dense kernels do not look for them.
             return share if share < 0.75 else 1.0
         name = operator_name(node)
-        if name in VIEWS | _COPIES and isinstance(node.args[0], fx.Node):
+        if name in _SAME_VALUES and isinstance(node.args[0], fx.Node):
             base = node.args[0]
             # An expanded matrix holds the same several times. A part of a matrix may be the one with the zeros.
             part = 1.0 if name == "expand" else elements(node) / max(1, elements(base)) or 1.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -157,7 +156,7 @@ class Evaluation:
             notes=(
                 *read_notes(self.candidate.source),
                 *self.memory_check.notes,
-                *(f"not timed as a CUDA graph: {reason}" for reason in (graphs.missing,) if reason is not None),
+                *graphs.notes,
                 *(f"the baseline {name} could not run: {reason}" for name, reason in missing.items()),
             ),
         )
@@ -357,8 +356,8 @@ class Evaluation:
         seen = 1 if self.effort is Effort.TUNE else 2
         unseen = list(cases[seen:])
         self.rng.shuffle(unseen)
-        for case in itertools.chain(unseen, iter(lambda: self.rng.choice(cases), None)):
-            self._errors += bound.check_call(bound.call(case), case, self.stage)
+        for errors in bound.checks(unseen, cases, self.rng, self.stage):
+            self._errors += errors
             yield
 
 

@@ -8,7 +8,6 @@ decides nothing.
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -44,6 +43,11 @@ class GraphTimes:
 
     samples: tuple[Samples, ...] = ()
     missing: str | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A whole sentence on what could not be replayed."""
+        return () if self.missing is None else (f"not timed as a CUDA graph: {self.missing}",)
 
 
 class _CannotReplay(Exception):
@@ -106,7 +110,7 @@ def _time(
         clocks=("device",),
         fresh=lambda: book.variation(workload),
         rng=rng,
-        check=_checks(bound, cases, rng).__next__,
+        check=bound.checks(cases, cases, rng, Stage.PROMOTION, graph=True).__next__,
         check_rate=_CHECK_RATE,
     )
     try:
@@ -119,13 +123,6 @@ def _time(
     for contestant in (candidate, baseline):
         blocks = tuple(contestant.blocks["device"])
         yield Samples(program=contestant.name, workload=workload.name, clock=Clock.GRAPH, method=METHOD, blocks=blocks)
-
-
-def _checks(bound: BoundCandidate, cases: Sequence[Case], rng: random.Random) -> Iterator[None]:
-    """Each step compares the output of a replay on inputs with a golden."""
-    for case in itertools.chain(cases, iter(lambda: rng.choice(cases), None)):
-        bound.check_call(bound.call(case, graph=True), case, Stage.PROMOTION)
-        yield
 
 
 def _replays_its_call(baseline: Contestant, case: Case) -> bool:

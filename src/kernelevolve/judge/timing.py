@@ -118,7 +118,7 @@ class TimingSession:
     fresh: Callable[[], Inputs]
     """Inputs that no program has seen."""
     rng: random.Random
-    check: Callable[[], None] | None = None
+    check: Callable[[], object] | None = None
     """One more call of the candidate on inputs with a golden, whose output is compared; raises if it is wrong."""
     check_rate: float = 0.0
     abandon_above: float | None = None
@@ -148,7 +148,9 @@ class TimingSession:
         if self.check is not None:
             self.check()  # A program that grew lazy on the way is still lazy now.
 
-    def _block(self, contestant: Contestant, programs: int, check: Callable[[], None] | None, deadline: float) -> None:
+    def _block(
+        self, contestant: Contestant, programs: int, check: Callable[[], object] | None, deadline: float
+    ) -> None:
         share = self.seconds / (self.plan.blocks * programs * len(self.clocks))
         calls = max(1, min(self.plan.calls, int(share / max(contestant.cost, 1e-9))))
         # Somewhere among the others, so that nothing tells the program which of its calls is compared.

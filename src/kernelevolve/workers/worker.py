@@ -17,6 +17,7 @@ import torch
 
 from kernelevolve.problems.outputs import flatten_outputs, named_leaves
 from kernelevolve.workers import messages, wire
+from kernelevolve.workers.cuda_graph import capture
 from kernelevolve.workers.device import WorkerDevice
 from kernelevolve.workers.devices import worker_device
 from kernelevolve.workers.faults import describe_fault
@@ -110,8 +111,6 @@ class Worker:
                         own.refresh()
                 self._device.flush()
             case messages.CaptureGraph(instance, binding):
-                from kernelevolve.workers.cuda_graph import capture
-
                 self._graphs[instance, binding] = capture(self._call(instance, binding))
             case messages.Run():
                 return self._run(message)
