@@ -9,8 +9,9 @@ for two of them, each in several configurations. Every one is a file that both j
 KernelBench's evaluator is called as its own script does: a new process for each candidate (a crash must not take the
 next one with it), five correctness trials, a hundred timed calls of candidate and reference. It is given the compile
 cache of nobody. ``--in-process`` calls it for all candidates in one process instead, which is its best case and which
-no search can use. This judge screens, with four candidates in flight: other checks, baselines and clocks than theirs,
-more of them (docs/judge.md). Everything is counted: start of the judge, compilation of baselines, goldens.
+no search can use. This judge screens, one judge a problem as in a search, with four candidates in flight: other checks,
+baselines and clocks than theirs, more of them (docs/judge.md). Everything is counted: start of the judge, compilation
+of baselines, goldens.
 
 Their evaluator needs an NVIDIA GPU. Without one only this judge's rate is printed.
 """
@@ -26,6 +27,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from kernelevolve.candidates import Candidate
@@ -33,7 +35,7 @@ from kernelevolve.candidates.structure import materialise, read_space
 from kernelevolve.judge.local import LocalJudge
 from kernelevolve.judge.settings import JudgeSettings
 from kernelevolve.judge.verdict import Effort
-from kernelevolve.operators.synthesis.making import LANGUAGE_OF, make, subject_of
+from kernelevolve.operators.synthesis.making import make, subject_of
 from kernelevolve.problems.loaders import load_problem
 from kernelevolve.targets import resolve
 
@@ -163,11 +165,11 @@ def ours(path: Path, target: str, candidates: list[Candidate]) -> Rate:
     return Rate(len(verdicts), sum(verdict.correct for verdict in verdicts), seconds)
 
 
-def theirs(checkout: Path, path: Path, candidates: list[Candidate], *, in_process: bool, limit: int) -> Rate:
-    """KernelBench's evaluator on the first candidates, as many as ``limit``."""
+def theirs(checkout: Path, path: Path, candidates: list[Candidate], *, in_process: bool) -> Rate:
+    """KernelBench's evaluator."""
     with tempfile.TemporaryDirectory() as place:
         files = []
-        for number, candidate in enumerate(candidates[:limit]):
+        for number, candidate in enumerate(candidates):
             file = Path(place) / f"candidate_{number}.py"
             file.write_text(materialise(candidate))
             files.append(str(file))
@@ -190,7 +192,9 @@ def main() -> int:
     parser.add_argument(
         "--count", type=int, default=12, help="candidates for each problem and language; a search judges hundreds"
     )
-    parser.add_argument("--theirs", type=int, default=3, help="so many of them are put to KernelBench's evaluator")
+    parser.add_argument(
+        "--theirs", type=int, default=3, help="so many of each language are put to KernelBench's evaluator"
+    )
     parser.add_argument("--problems", type=int, default=len(PROBLEMS), help="only the first so many problems")
     parser.add_argument("--in-process", action="store_true", help="their evaluator in one process for all candidates")
     options = parser.parse_args()
@@ -198,22 +202,19 @@ def main() -> int:
     totals: list[tuple[Rate, Rate | None]] = []
     for name in PROBLEMS[: options.problems]:
         path = options.kernelbench / "KernelBench" / name
-        lists = {LANGUAGE_OF[options.target]: triton_candidates(path, options.target, options.count)}
+        lists = [triton_candidates(path, options.target, options.count)]
         if on_gpu and name in CUDA:
-            lists["cuda"] = cuda_candidates(name, options.count)
-        for language, candidates in lists.items():
-            mine = ours(path, options.target, candidates)
-            other = None
-            if on_gpu:
-                other = theirs(
-                    options.kernelbench, path, candidates, in_process=options.in_process, limit=options.theirs
-                )
-            totals.append((mine, other))
-            line = f"{name:<46}{language:<8}{mine.correct}/{mine.verdicts} correct, {mine.per_minute:6.1f} a minute"
-            if other is not None:
-                line += f"; KernelBench {other.correct}/{other.verdicts} correct, {other.per_minute:5.1f} a minute"
-                line += f"; {mine.per_minute / other.per_minute:5.1f}x"
-            print(line, flush=True)
+            lists.append(cuda_candidates(name, options.count))
+        mine, other = ours(path, options.target, list(chain(*lists))), None
+        said = " + ".join(f"{len(candidates)} {candidates[0].language}" for candidates in lists)
+        line = f"{name:<46}{said}: {mine.correct}/{mine.verdicts} correct, {mine.per_minute:6.1f} a minute"
+        if on_gpu:
+            some = [candidate for candidates in lists for candidate in candidates[: options.theirs]]
+            other = theirs(options.kernelbench, path, some, in_process=options.in_process)
+            line += f"; KernelBench {other.correct}/{other.verdicts} correct, {other.per_minute:5.1f} a minute"
+            line += f"; {mine.per_minute / other.per_minute:5.1f}x"
+        totals.append((mine, other))
+        print(line, flush=True)
     seconds = sum(mine.seconds for mine, _ in totals)
     rate = 60 * sum(mine.verdicts for mine, _ in totals) / seconds
     print(f"all: {rate:.1f} verdicts a minute on {resolve(options.target).device_name()}")

@@ -28,6 +28,9 @@ def selftest(
     only: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Only cases whose name or family contains TEXT.")
     ] = None,
+    in_flight: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Put so many cases to the judge at once; each is timed alone.")
+    ] = 1,
     as_json: JsonOption = False,
 ) -> int:
     """Put every exploit, fault and known-good kernel of the corpus to the judge, and say which it got right.
@@ -53,7 +56,9 @@ def selftest(
         raise InvalidRequest(f"no case has {only!r} in its name", fix="give a part of a name, or a family: clock")
     results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="kernelevolve-selftest-") as place:
-        for result in runner.run(chosen, Path(place), exploits=exploits, good=good, faults=injected):
+        for result in runner.run(
+            chosen, Path(place), exploits=exploits, good=good, faults=injected, in_flight=in_flight
+        ):
             results.append(result)
             said = f"  {result.verdict}: " if result.verdict else "  "
             out.print(

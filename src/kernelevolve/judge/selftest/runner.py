@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter
 
@@ -30,11 +31,18 @@ _BROKEN = ("AttributeError:", "TypeError:", "ImportError:", "ModuleNotFoundError
 
 
 def run(
-    target: Target, workspace: Path, *, exploits: Sequence[Exploit], good: Sequence[Good], faults: Sequence[Fault]
+    target: Target,
+    workspace: Path,
+    *,
+    exploits: Sequence[Exploit],
+    good: Sequence[Good],
+    faults: Sequence[Fault],
+    in_flight: int = 1,
 ) -> Iterator[Result]:
-    """Put cases to the judge of a target, one after the other, and yield what came of each.
+    """Put cases to the judge of a target and yield what came of each, in their order.
 
-    The cases of a problem share a judge, as the candidates of a search do. Never raises for what a case does.
+    The cases of a problem share a judge, as the candidates of a search do, and so many of them are in flight at once.
+    Never raises for what a case does.
     """
     for fault in faults:
         yield _inject(fault, workspace)
@@ -47,7 +55,7 @@ def run(
         else:
             present.setdefault(case.header.problem, []).append(case)
     for name, members in present.items():
-        yield from _on_problem(name, members, target, workspace)
+        yield from _on_problem(name, members, target, workspace, in_flight)
 
 
 def summary(results: Sequence[Result]) -> dict[str, int]:
@@ -66,7 +74,9 @@ def _missing(case: Exploit | Good, target: Target) -> str | None:
     return None
 
 
-def _on_problem(name: str, cases: Sequence[Exploit | Good], target: Target, workspace: Path) -> Iterator[Result]:
+def _on_problem(
+    name: str, cases: Sequence[Exploit | Good], target: Target, workspace: Path, in_flight: int
+) -> Iterator[Result]:
     try:
         limit = _CPU_MEMORY_BYTES if target.device_type == "cpu" else None
         settings = SETTINGS.model_copy(update={"memory_bytes": limit})
@@ -76,8 +86,8 @@ def _on_problem(name: str, cases: Sequence[Exploit | Good], target: Target, work
             yield _result(case, _bad(case), reason=f"there is no judge for {name}: {error}")
         return
     try:
-        for case in cases:
-            yield _judged(case, judge)
+        with ThreadPoolExecutor(in_flight) as pool:
+            yield from pool.map(lambda case: _judged(case, judge), cases)
     finally:
         judge.close()
 
