@@ -5,7 +5,7 @@
 Files are told in the order of their names. A line ``# parent: NAME`` (twice: combine) at the top of one names the file
 whose program it was made from; without one it is a draft. A program that was judged before costs nothing. Printed are
 the verdicts as they come, with what holds each correct one back, and at the end the run's identifier. ``--finish``
-tunes and promotes the best as every search does, ``--verify`` puts other files' programs to the same strict test, and
+tunes and promotes the best as every search does, ``--verify`` puts other programs to the same strict test, and
 ``--profile`` says what the profilers find in the best.
 """
 
@@ -60,8 +60,8 @@ def main() -> int:
             if best is not None:
                 print(_line("best", best.node.id, best.verdict), flush=True)
         for name in given.verify:
-            if name in nodes:
-                print(_line(f"strict test of {name}", nodes[name], dialogue.verify(nodes[name])), flush=True)
+            node = nodes[name] if name in nodes else int(name)
+            print(_line(f"strict test of {name}", node, dialogue.verify(node)), flush=True)
         best_node = dialogue.run.best.node.id if dialogue.run.best else None
         if given.profile and best_node is not None:
             print(dialogue.profile(best_node).model_dump_json(indent=1), flush=True)
@@ -91,7 +91,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--evaluations", type=int, default=40)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--finish", action="store_true")
-    parser.add_argument("--verify", nargs="*", default=[], metavar="STEM", help="names of files, without .py")
+    parser.add_argument("--verify", nargs="*", default=[], metavar="NAME", help="a file's name without .py, or a node's number")
     parser.add_argument("--profile", action="store_true")
     return parser.parse_args()
 
