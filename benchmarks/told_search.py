@@ -91,7 +91,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--evaluations", type=int, default=40)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--finish", action="store_true")
-    parser.add_argument("--verify", nargs="*", default=[], metavar="NAME", help="a file's name without .py, or a node's number")
+    parser.add_argument(
+        "--verify", nargs="*", default=[], metavar="NAME", help="a file's name without .py, or a node's number"
+    )
     parser.add_argument("--profile", action="store_true")
     return parser.parse_args()
 
