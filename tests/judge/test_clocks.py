@@ -99,8 +99,8 @@ def test_cold_calls_may_take_longer_but_not_less(single: float, calls: int) -> N
 
 
 def test_late_work() -> None:
-    assert clocks.late_work([0.2, 1e-3], [0.9e-3, 1e-3], 5e-3) is None
-    assert clocks.late_work([12e-3, 11e-3], [0.9e-3, 1e-3], 10e-3) is not None
+    assert clocks.late_work(exact(0.2, 1e-3), exact(0.9e-3, 1e-3), 5e-3) is None
+    assert clocks.late_work(exact(12e-3, 11e-3), exact(0.9e-3, 1e-3), 10e-3) is not None
 
 
 @pytest.mark.parametrize(
@@ -122,21 +122,29 @@ def test_single_calls_are_held_against_a_program_only_beyond_what_noise_does_to_
     assert clocks.long_handshakes([8e-4] * 9, [[]], 1e-4) is None
 
 
+def twice(first: list[float], again: list[float]) -> list[tuple[Bounds, Bounds]]:
+    return list(zip(exact(*first), exact(*again), strict=True))
+
+
 @given(time=seconds, baseline=seconds)
 def test_the_same_bytes_may_be_handed_over_twice(time: float, baseline: float) -> None:
-    assert clocks.unfinished_work([time + 5e-5] * 5, [time] * 5, baseline) is None
-    assert clocks.unfinished_work([time] * 5, [time + 5e-3] * 5, baseline) is None
+    assert clocks.unfinished_work(twice([time + 5e-5] * 5, [time] * 5), baseline) is None
+    assert clocks.unfinished_work(twice([time] * 5, [time + 5e-3] * 5), baseline) is None
 
 
 def test_work_that_is_left_for_the_first_handing_over_is_seen() -> None:
     calm = [3e-4, 3.1e-4, 3e-4, 3.2e-4, 3e-4]
-    assert clocks.unfinished_work([t + 5e-4 for t in calm], calm, 4e-3) is not None
-    assert clocks.unfinished_work([t + 5e-4 for t in calm], calm, 4e-2) is None
-    assert clocks.unfinished_work([t + 5e-4 for t in calm], calm, 4e-3, [1e-5, 4e-4]) is None
+    late = twice([t + 5e-4 for t in calm], calm)
+    assert clocks.unfinished_work(late, 4e-3) is not None
+    assert clocks.unfinished_work(late, 4e-2) is None
+    assert clocks.unfinished_work(late, 4e-3, twice([4.1e-4, 8e-4], [4e-4, 4e-4])) is None
     # One slow exchange is no evidence.
-    assert clocks.unfinished_work([*calm[:1], 5e-3, 5e-3, 5e-3, 5e-3], calm, 4e-4) is None
+    assert clocks.unfinished_work(twice([*calm[:1], 5e-3, 5e-3, 5e-3, 5e-3], calm), 4e-4) is None
 
 
 def test_a_machine_on_which_everything_waits_accuses_nobody() -> None:
-    assert clocks.late_work([1.8e-3], [0.0, 0.0, 0.0], 4e-4) is None
-    assert clocks.unfinished_work([1.8e-3] * 5, [0.0] * 5, 4e-4) is None
+    waited = Bounds(0.0, 1.8e-3)
+    assert clocks.late_work(exact(1.8e-3), [waited] * 3, 4e-4) is None
+    assert clocks.unfinished_work([(Bounds(1.8e-3, 1.8e-3), waited)] * 5, 4e-4) is None
+    # A baseline's second time was shortened by more than its first: it says nothing of how much longer a first one is.
+    assert clocks.unfinished_work(twice([2e-3] * 5, [1e-3] * 5), 4e-4, [(Bounds(1.8e-3, 1.8e-3), waited)]) is None

@@ -60,6 +60,10 @@ class Bounds:
     low: float
     high: float
 
+    def __add__(self, other: Bounds) -> Bounds:
+        """Of both together."""
+        return Bounds(self.low + other.low, self.high + other.high)
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -152,35 +156,35 @@ def cold_below_series(cold: float, series: Sequence[Bounds], calls: Sequence[int
     return _finding(word, reason)
 
 
-def late_work(pulls: Sequence[float], baseline_pulls: Sequence[float], baseline_seconds: float) -> str | None:
+def late_work(pulls: Sequence[Bounds], baseline_pulls: Sequence[Bounds], baseline_seconds: float) -> str | None:
     """Whether handing over outputs takes so long that work must have been left for it, or None.
 
     ``baseline_seconds`` is what a baseline takes to make as many outputs.
     """
     if not pulls or not baseline_pulls:
         return None
-    least, usual = min(pulls), max(baseline_pulls)
-    if usual <= 0:  # More was waited for processors than the exchanges took: such a machine measures nothing.
-        return None
+    least, usual = min(pull.low for pull in pulls), max(pull.high for pull in baseline_pulls)
     if least - usual > max(LATE_SLACK_SECONDS, baseline_seconds / 2):
         return f"handing over the output took {least * 1e3:.2f} ms, a baseline's takes {usual * 1e3:.2f} ms"
     return None
 
 
 def unfinished_work(
-    first: Sequence[float], again: Sequence[float], seconds: float, usual: Sequence[float] = ()
+    hand_overs: Sequence[tuple[Bounds, Bounds]], seconds: float, usual: Sequence[tuple[Bounds, Bounds]] = ()
 ) -> str | None:
     """Whether outputs take longer to be handed over for the first time than for the second, or None.
 
     Both times the same bytes are copied with cold caches, so whatever the first takes longer is work that the calls
     left for later. This needs no comparison with another program, whose outputs may have other strides, and sees less
-    than ``late_work``. ``seconds`` is the time of the series that made them, ``usual`` how much longer the first time
-    took for a baseline. The least of the first times counts: a busy machine makes some of them longer, work that was
-    left makes all longer.
+    than ``late_work``. ``hand_overs`` are first and second times, ``seconds`` is the time of the series that made them,
+    ``usual`` first and second times of a baseline. The least of the first times counts: a busy machine makes some of
+    them longer, work that was left makes all longer.
     """
-    if not first or median(again) <= 0:  # As in ``late_work``.
+    if not hand_overs:
         return None
-    excess = min(first) - median(again) - max(0.0, *usual, 0.0)
+    again = [second.high for _, second in hand_overs]
+    longer = max((first.high - second.low for first, second in usual), default=0.0)
+    excess = min(first.low for first, _ in hand_overs) - median(again) - max(0.0, longer)
     if excess > max(UNFINISHED_SLACK_SECONDS + half_spread(again), UNFINISHED_SHARE * seconds):
         return f"outputs take {excess * 1e3:.3f} ms longer to be handed over for the first time than for the second"
     return None

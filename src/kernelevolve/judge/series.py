@@ -106,8 +106,8 @@ class HandOver:
     """Seconds to hand over all outputs of a series, with cold caches: for the first time, and once more."""
 
     calls: int
-    first: float
-    again: float
+    first: Bounds
+    again: Bounds
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from kernelevolve.judge.clocks import Bounds
 from kernelevolve.judge.red_zones import RedZones, layout_with_zones
 from kernelevolve.workers import messages
 from kernelevolve.workers.device import Arena, ArenaMaker
@@ -187,13 +188,13 @@ class ProgramSession:
         """Record one call as a CUDA graph. It holds until contents of other shapes are put into the binding."""
         self.handle.ask(messages.CaptureGraph(instance, binding.name), timeout)
 
-    def describe(self, call: Call) -> tuple[tuple[tuple[OutputDescription, ...], ...], float]:
+    def describe(self, call: Call) -> tuple[tuple[tuple[OutputDescription, ...], ...], Bounds]:
         """What every output is made of, as the worker reports it, and the seconds of work that it took."""
         exchange = self.handle.ask_watched(messages.Describe(call.outputs), _SHARING_SECONDS)
         assert isinstance(exchange.reply, messages.Described)
         if len(exchange.reply.outputs) != len(call.outputs):
             raise WireViolation(f"{len(call.outputs)} outputs were asked for, {len(exchange.reply.outputs)} described")
-        return exchange.reply.outputs, _worked(exchange)
+        return exchange.reply.outputs, _work(exchange)
 
     def pull(
         self,
@@ -201,7 +202,7 @@ class ProgramSession:
         places: Mapping[int, Mapping[str, TensorSlot]],
         timeout: float,
         wanted: Collection[int] = (0,),
-    ) -> tuple[dict[int, dict[str, torch.Tensor]], float]:
+    ) -> tuple[dict[int, dict[str, torch.Tensor]], Bounds]:
         """Private copies of the ``wanted`` outputs' tensors, and the seconds of work that it took to hand over all.
 
         ``places`` maps the index of an output to its paths' slots, all in one layout. The shapes and dtypes are those
@@ -213,9 +214,9 @@ class ProgramSession:
         outputs = tuple((call.outputs[index][0], dict(slots)) for index, slots in places.items())
         exchange = self.handle.ask_watched(messages.Pull(outputs, arena.handle.name), timeout)
         copies = {index: {path: self._copy(slot, arena) for path, slot in places[index].items()} for index in wanted}
-        return copies, _worked(exchange)
+        return copies, _work(exchange)
 
-    def hand_over(self, call: Call, places: Mapping[int, Mapping[str, TensorSlot]], timeout: float) -> float:
+    def hand_over(self, call: Call, places: Mapping[int, Mapping[str, TensorSlot]], timeout: float) -> Bounds:
         """Describe and pull with cold caches, for the time alone: the seconds of work that it took."""
         self.ready((), timeout)
         _, described = self.describe(call)
@@ -315,10 +316,10 @@ class ProgramSession:
         arena.close()
 
 
-def _worked(exchange: WatchedExchange) -> float:
-    """Seconds of an exchange without those in which a processor was waited for.
+def _work(exchange: WatchedExchange) -> Bounds:
+    """Seconds of work of an exchange: at least those in which nobody waited for a processor, at most all.
 
     A copy is shared among the threads of the worker's pool, whose processors may still be taken by the pool of another
     process, and it ends when the last of them has been served: the longest wait of any thread counts.
     """
-    return max(0.0, exchange.seconds - max(exchange.delayed, exchange.waited))
+    return Bounds(max(0.0, exchange.seconds - max(exchange.delayed, exchange.waited)), exchange.seconds)

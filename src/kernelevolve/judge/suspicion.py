@@ -51,8 +51,9 @@ def _of_hand_overs(series: SeriesSession, calls: int) -> Finding | None:
     ours, theirs = (
         [taken for taken in series.hand_overs[name] if taken.calls == calls] for name in (candidate.name, fastest.name)
     )
-    first = [taken.first for taken in ours]
-    reason = clocks.late_work(first, [taken.first for taken in theirs], seconds) or clocks.unfinished_work(
-        first, [taken.again for taken in ours], seconds, [taken.first - taken.again for taken in theirs]
+    reason = clocks.late_work(
+        [taken.first for taken in ours], [taken.first for taken in theirs], seconds
+    ) or clocks.unfinished_work(
+        [(taken.first, taken.again) for taken in ours], seconds, [(taken.first, taken.again) for taken in theirs]
     )
     return None if reason is None else Finding(Word.OFFENCE, reason)
