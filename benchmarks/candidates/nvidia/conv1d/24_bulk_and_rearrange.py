@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from kernelevolve.candidates.space import Choice, TunableSpace
 from kernelevolve.languages import cuda
 
-TUNABLES = TunableSpace({"TURNS": Choice(0, 1, default=1), "BATCH": Choice(2, 4, default=4)}, seeds=({"TURNS": 0},))
+TUNABLES = TunableSpace({"TURNS": Choice(0, 1, default=0), "BATCH": Choice(2, 4, default=2)}, seeds=({"TURNS": 1},))
 CONFIG = TUNABLES.default
 NOTES = ["lengths other than 200, other widths than 96 and other dtypes go to the library"]
 

@@ -8,7 +8,7 @@ from kernelevolve.candidates.space import Choice, TunableSpace
 from kernelevolve.languages import cuda
 
 TUNABLES = TunableSpace(
-    {"MOVERS": Choice(2, 4, 8, default=4), "HINT": Choice(0, 1, default=1)}, seeds=({"MOVERS": 8}, {"HINT": 0})
+    {"MOVERS": Choice(2, 4, 8, default=4), "HINT": Choice(0, 1, default=0)}, seeds=({"MOVERS": 8}, {"HINT": 1})
 )
 CONFIG = TUNABLES.default
 NOTES = ["other dtypes, N other than 24, 40 and 48, odd K, D that is no multiple of 32 and samples that do not fit twice into shared memory go to torch.bmm, in the cheaper association"]

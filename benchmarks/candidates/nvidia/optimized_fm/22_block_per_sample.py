@@ -8,8 +8,8 @@ from kernelevolve.candidates.space import Choice, TunableSpace
 from kernelevolve.languages import cuda
 
 TUNABLES = TunableSpace(
-    {"WARPS": Choice(7, 10, default=10), "PIECES": Choice(1, 8, default=8), "HINT": Choice(0, 1, default=1)},
-    seeds=({"PIECES": 1}, {"HINT": 0}, {"WARPS": 7}),
+    {"WARPS": Choice(7, 10, default=10), "PIECES": Choice(1, 8, default=8), "HINT": Choice(0, 1, default=0)},
+    seeds=({"PIECES": 1}, {"HINT": 1}, {"WARPS": 7}),
 )
 CONFIG = TUNABLES.default
 NOTES = ["other dtypes, N other than 24, 40 and 48, odd K, D that is no multiple of 32 and samples that do not fit twice into shared memory go to torch.bmm, in the cheaper association"]

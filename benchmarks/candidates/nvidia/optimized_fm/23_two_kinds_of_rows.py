@@ -9,8 +9,8 @@ from kernelevolve.candidates.space import Choice, TunableSpace
 from kernelevolve.languages import cuda
 
 TUNABLES = TunableSpace(
-    {"WARPS": Choice(10, 14, default=14), "PIECES": Choice(1, 8, default=8), "HINT": Choice(0, 1, default=1)},
-    seeds=({"PIECES": 1}, {"HINT": 0}),
+    {"WARPS": Choice(10, 14, default=14), "PIECES": Choice(1, 8, default=8), "HINT": Choice(0, 1, default=0)},
+    seeds=({"PIECES": 1}, {"HINT": 1}),
 )
 CONFIG = TUNABLES.default
 

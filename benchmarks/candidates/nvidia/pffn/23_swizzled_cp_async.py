@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from kernelevolve.candidates.space import Choice, TunableSpace
 from kernelevolve.languages import cuda
 
-TUNABLES = TunableSpace({"TURNS": Choice(1, 0, default=1), "AHEAD": Choice(1, 0, 2, default=1)})
+TUNABLES = TunableSpace({"TURNS": Choice(1, 0, default=1), "AHEAD": Choice(1, 0, 2, default=0)})
 CONFIG = TUNABLES.default
 NOTES = ["sizes other than d = 256, k = 160 and other dtypes go to torch"]
 
