@@ -192,13 +192,8 @@ def budgets(judge: LocalJudge, **seconds: float) -> Iterator[None]:
 @needs_landlock
 def test_a_candidate_can_neither_forge_nor_suppress_a_report(judge: LocalJudge, stand_in: StandIn) -> None:
     tried = candidate(TAMPERING)
-    with budgets(judge, memory_check_seconds=1.0):
-        found = sanitized(judge, tried)
-    assert found.summary == "compute-sanitizer (memcheck)"
-    assert found.notes == [
-        "memory: compute-sanitizer racecheck did not run: the time for it was up",
-        "memory: compute-sanitizer synccheck did not run: the time for it was up",
-    ]
+    found = sanitized(judge, tried)
+    assert (found.summary, found.notes) == ("compute-sanitizer (memcheck, racecheck, synccheck)", [])
     stand_in.before(f"cat >&9 <<'END'\n{WRITE}END\n")
     stand_in.says(memcheck="")
     with pytest.raises(Rejected):
@@ -255,18 +250,14 @@ def test_a_candidate_that_fails_under_a_tool_is_noted(judge: LocalJudge, stand_i
 
 
 @needs_landlock
-def test_a_tool_that_hangs_is_ended_and_leaves_no_time_for_others(
-    judge: LocalJudge, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tool_that_hangs_is_ended(judge: LocalJudge, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_sanitizer, "_START_SECONDS", 0.0)
-    stand_in.before("sleep 100")
+    stand_in.before('[ "$tool" = synccheck ] || sleep 100')
     with budgets(judge, memory_check_seconds=0.5, compile_seconds=0.5):
         found = sanitized(judge, RIGHT)
-    assert found.tools == []
-    assert found.notes == [
+    assert found.notes[:2] == [
         "memory: compute-sanitizer memcheck did not run: it did not end in time",
-        "memory: compute-sanitizer racecheck did not run: the time for it was up",
-        "memory: compute-sanitizer synccheck did not run: the time for it was up",
+        "memory: compute-sanitizer racecheck did not run: it did not end in time",
     ]
 
 
@@ -377,8 +368,11 @@ def test_a_read_before_the_start_is_wrong(gpu_judge: LocalJudge) -> None:
             "if (s[255 - threadIdx.x] == 1.5f) y[threadIdx.x] += 1;",
             "racecheck suspects: threads of a block race for shared memory",
         ),
-        # Threads of other warps that have ended count as arrived: it takes two of one warp that part.
-        ("if (threadIdx.x % 2) __syncthreads();", "synccheck suspects: threads of a block do not meet at a barrier"),
+        # Threads that have ended count as arrived at a barrier of the block: what is seen is one that is not asked for.
+        (
+            "unsigned half = __ballot_sync(0xffffffffu, threadIdx.x % 32 < 16); __syncwarp(half);",
+            "synccheck suspects: threads of a block do not meet at a barrier",
+        ),
     ],
     ids=["race", "barrier"],
 )

@@ -1,4 +1,4 @@
-"""compute-sanitizer at promotion: the candidate once more under each of its tools, each time in a fresh worker.
+"""compute-sanitizer at promotion: the candidate once more under each of its tools, side by side in fresh workers.
 
 The worker holds no candidate. It starts the sanitizer, and that starts the process with the candidate, behind the same
 walls and one more (``workers.sanitized_program``). What the candidate prints and what its process claims to have called
@@ -10,9 +10,9 @@ Like every memory check it finds mistakes and not malice: the sanitizer's own co
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import monotonic
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -39,7 +39,7 @@ PURPOSE = "compute_sanitizer"
 _LARGEST_BYTES = 256 << 20
 """Inputs and weights of a workload; each access takes a hundred times as long where races are looked for."""
 _LEAST_SECONDS = 2.0
-"""With less time left for calls no further tool is begun."""
+"""For the calls under a tool, however little is allowed: the first may have to compile."""
 _START_SECONDS = 30.0
 """For a sanitizer and a Python under it to start, with torch; some 5 s where the machine is idle."""
 _MARGIN_SECONDS = 10.0
@@ -63,6 +63,11 @@ class Sanitized:
     def missed(self, tool: str, reason: str) -> None:
         """Note that one tool, or with '' the whole of it, watched nothing."""
         self.notes.append(f"memory: {NAME}{f' {tool}' * bool(tool)} did not run: {' '.join(reason.split())}")
+
+    def add(self, other: Sanitized) -> None:
+        """What came of another tool."""
+        self.tools += other.tools
+        self.notes += other.notes
 
 
 class _Progress(BaseModel):
@@ -99,7 +104,7 @@ class _Answer(BaseModel):
 
 
 def sanitize(bench: Bench, source: str, book: CaseBook) -> Sanitized:
-    """Call the program ``source`` under memcheck, and as far as the time goes under the other tools.
+    """Call the program ``source`` under every tool.
 
     Raises Rejected with ``wrong`` for the first finding. A tool that is missing or does not work here is noted only.
     """
@@ -133,17 +138,21 @@ class _Examination:
         self._write(book)
         if not self._expected:
             return
-        left = self._bench.settings.memory_check_seconds
-        for tool in Tool:
-            if left < _LEAST_SECONDS and tool is not Tool.MEMCHECK:
-                self._found.missed(tool, "the time for it was up")
-                continue
-            try:
-                left -= self._watch(tool, left)
-            except KernelEvolveError as reason:
-                self._found.missed(tool, reason.problem)
-            except (WorkerFailure, WireViolation, ValidationError) as failure:
-                self._found.missed(tool, str(failure).splitlines()[0])
+        # Each spends most of its time on starting, on one processor.
+        with ThreadPoolExecutor(len(Tool)) as pool:
+            for part in pool.map(self._under, Tool):
+                self._found.add(part)
+
+    def _under(self, tool: Tool) -> Sanitized:
+        """What came of one tool. Raises Rejected."""
+        found = Sanitized()
+        try:
+            self._judge(tool, self._watch(tool), found)
+        except KernelEvolveError as reason:
+            found.missed(tool, reason.problem)
+        except (WorkerFailure, WireViolation, ValidationError) as failure:
+            found.missed(tool, str(failure).splitlines()[0])
+        return found
 
     def _write(self, book: CaseBook) -> None:
         """The plan and the workloads that are not too large, the smallest first."""
@@ -171,50 +180,45 @@ class _Examination:
         )  # fmt: skip
         torch.save(plan, self._report / PLAN_FILE)
 
-    def _watch(self, tool: Tool, left: float) -> float:
-        """One tool; the seconds that its calls took. Raises Rejected, and what a worker raises."""
+    def _watch(self, tool: Tool) -> _Answer:
+        """What a worker says of a run under one tool. Raises what a worker raises."""
         settings = self._bench.settings
-        limit = _START_SECONDS + settings.compile_seconds + max(left, _LEAST_SECONDS)
+        limit = _START_SECONDS + settings.compile_seconds + max(settings.memory_check_seconds, _LEAST_SECONDS)
         session = self._bench.workers.open_starter(self._place, self._report, self._sanitizer.parent.resolve())
-        begun = monotonic()
         try:
             arguments = {
                 "sanitizer": str(self._sanitizer), "tool": tool.value, "report": str(self._report),
-                "seconds": left, "limit": limit,
+                "seconds": settings.memory_check_seconds, "limit": limit,
             }  # fmt: skip
             reply = session.handle.ask(messages.Inspect(sanitized.watch, arguments), limit + _MARGIN_SECONDS).reply
         finally:
             session.close()
         assert isinstance(reply, messages.Inspected)
-        answer = _Answer.model_validate(reply.report)
-        notes = answer.notes()
-        self._judge(tool, answer, notes)
-        calls = sum(note.seconds for note in notes)
-        return monotonic() - begun if answer.late else calls
+        return _Answer.model_validate(reply.report)
 
-    def _judge(self, tool: Tool, answer: _Answer, notes: Sequence[_Progress]) -> None:
+    def _judge(self, tool: Tool, answer: _Answer, found: Sanitized) -> None:
         """Raises Rejected for a finding about memory; writes down whether the tool came to its end otherwise.
 
         What is said of races and barriers is a suspicion: asynchronous copies and barriers in memory, by which kernels
         for this hardware synchronise, are not always understood, and no good kernel may be refused.
         """
-        report = read_report(answer.log, self._source, self._blocks)
+        report, notes = read_report(answer.log, self._source, self._blocks), answer.notes()
         if report is not None and report.of_memory:
             sentence = f"{report.sentence} ({NAME} {tool})"
             raise Rejected(VerdictKind.WRONG, Stage.INTEGRITY, sentence, report.detail)
         called = [note.called for note in notes if note.called]
         if report is not None:
-            self._found.notes.append(f"memory: {NAME} {tool} suspects: {report.sentence}")
+            found.notes.append(f"memory: {NAME} {tool} suspects: {report.sentence}")
         reason = _unfinished(answer, notes)
         if reason and not called:
-            self._found.missed(tool, reason)
+            found.missed(tool, reason)
             return
         if not reason and len(called) < len(self._expected):
             reason = "the time for it was up"
         if reason or (report is None and errors_counted(answer.log)):
             words = reason or "it counts errors that are not understood"
-            self._found.notes.append(f"memory: {NAME} {tool} watched {', '.join(called)} only: {words}")
-        self._found.tools.append(tool.value)
+            found.notes.append(f"memory: {NAME} {tool} watched {', '.join(called)} only: {words}")
+        found.tools.append(tool.value)
 
 
 def _unfinished(answer: _Answer, notes: Sequence[_Progress]) -> str:

@@ -49,7 +49,9 @@ class JudgeSettings(BaseModel):
         default=0.25, gt=0, le=1, description="share of blocks in which an output is compared; the end always"
     )
     memory_check_seconds: float = Field(
-        default=20.0, ge=0, description="for the calls of a promotion whose accesses to memory are watched; 0: none"
+        default=20.0,
+        ge=0,
+        description="for the calls of a promotion under each tool that watches its accesses to memory; 0: none",
     )
     seed: int | None = Field(default=None, description="None: secret seeds from the system; a number only for tests")
     tune: TimingPlan = TimingPlan(blocks=15, min_blocks=3, calls=1, seconds=0.4, warm_up=3, abandon=3.0)
