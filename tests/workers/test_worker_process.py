@@ -15,8 +15,9 @@ import pytest
 import torch
 from at_work import gone, run, told
 
-from kernelevolve.workers import messages
+from kernelevolve.workers import messages, worker
 from kernelevolve.workers.device_cpu import CpuArenaMaker
+from kernelevolve.workers.devices import worker_device
 from kernelevolve.workers.handle import (
     ProgramRaised,
     WorkerDied,
@@ -298,4 +299,31 @@ def test_without_a_captured_graph_nothing_is_replayed(start: Start) -> None:
     with pytest.raises(ProgramRaised):
         handle.ask(messages.CaptureGraph("i", "b"), 10)  # There is no GPU in it.
     handle.ask(messages.Run("i", (("b", "out"),)), 10)
+    arena.close()
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_call_is_captured_in_the_mode_in_which_it_is_made(
+    training: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = (
+        "import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n"
+        "        return x + torch.is_grad_enabled()\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    captured: list[torch.Tensor] = []
+    monkeypatch.setattr(worker, "capture", lambda call: captured.append(call()))
+    inside, maker = worker.Worker(worker_device("cpu", 1, 4096)), CpuArenaMaker()
+    arena = maker.make(64)
+    for message in (
+        messages.Load(messages.CandidateProgram(source)),
+        messages.Share(arena.handle),
+        messages.Construct("i", (), {}, frozenset(), arena.handle.name, training=training),
+        messages.Bind({"b": (Layout().place(torch.zeros(4)),)}, arena.handle.name),
+    ):
+        inside.answer(message, [os.dup(d) for d in arena.descriptors] if isinstance(message, messages.Share) else [])
+    arena.memory.zero_()
+    inside.answer(messages.CaptureGraph("i", "b"), [])
+    inside.answer(messages.Run("i", (("b", "out"),)), [])
+    assert captured[0].tolist() == [float(training)] * 4 == inside._kept["out"].tolist()
     arena.close()

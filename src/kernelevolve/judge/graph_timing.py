@@ -82,7 +82,7 @@ def time_graphs(
                 samples += _time(bench, bound[workload.name], baseline, workload, book, rng)
         except (BaselineUnavailable, BaselineLost) as reason:
             bench.end_twin(name)
-            return GraphTimes(missing=f"{name} cannot be replayed: {reason}")
+            return GraphTimes(missing=f"{name} cannot be replayed: {_first_line(reason)}")
         except _CannotReplay as reason:
             return GraphTimes(missing=str(reason))
     return GraphTimes(tuple(samples))
@@ -118,11 +118,15 @@ def _time(
             bound.session.capture_graph(bound.instance, bound.binding, bound.run_seconds)
         session.run([candidate, baseline])
     except (WorkerFailure, Rejected) as reason:
-        first_line = next(iter(str(reason).splitlines()), type(reason).__name__)
-        raise _CannotReplay(f"the kernel cannot be replayed on workload {workload.name}: {first_line}") from None
+        sentence = f"the kernel cannot be replayed on workload {workload.name}: {_first_line(reason)}"
+        raise _CannotReplay(sentence) from None
     for contestant in (candidate, baseline):
         blocks = tuple(contestant.blocks["device"])
         yield Samples(program=contestant.name, workload=workload.name, clock=Clock.GRAPH, method=METHOD, blocks=blocks)
+
+
+def _first_line(reason: Exception) -> str:
+    return next(iter(str(reason).splitlines()), type(reason).__name__)
 
 
 def _replays_its_call(baseline: Contestant, case: Case) -> bool:

@@ -111,7 +111,9 @@ class Worker:
                         own.refresh()
                 self._device.flush()
             case messages.CaptureGraph(instance, binding):
-                self._graphs[instance, binding] = capture(self._call(instance, binding))
+                # As in ``_run``: another mode of autograd would have torch.compile compile anew while it is recorded.
+                with torch.set_grad_enabled(self._instances[instance].training):
+                    self._graphs[instance, binding] = capture(self._call(instance, binding))
             case messages.Run():
                 return self._run(message)
             case messages.Describe(outputs):
