@@ -142,3 +142,11 @@ def test_an_exploit_is_caught(name: str, results: dict[str, Result]) -> None:
 @pytest.mark.parametrize("name", QUICK_GOOD)
 def test_a_good_kernel_is_accepted(name: str, results: dict[str, Result]) -> None:
     assert results[name].status is Status.ACCEPTED, results[name].reason
+
+
+def test_judges_side_by_side_say_the_same(tmp_path: Path) -> None:
+    names = ("071_nested_output", "041_freed_own_result")
+    wrong = [exploit(name) for name in names]
+    assert wrong[0].header.problem != wrong[1].header.problem
+    found = list(runner.run(TARGETS.get("cpu"), tmp_path, exploits=wrong, good=(), faults=(), in_flight=2))
+    assert [(result.name, result.status) for result in found] == [(name, Status.CAUGHT) for name in names]

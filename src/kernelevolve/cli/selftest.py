@@ -29,7 +29,7 @@ def selftest(
         str | None, typer.Option(metavar="TEXT", help="Only cases whose name or family contains TEXT.")
     ] = None,
     in_flight: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Put so many cases to the judge at once; each is timed alone.")
+        int, typer.Option(metavar="N", min=1, help="So many judges work side by side; each times alone.")
     ] = 1,
     as_json: JsonOption = False,
 ) -> int:

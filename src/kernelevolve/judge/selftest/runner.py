@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from time import perf_counter
 
@@ -16,7 +17,7 @@ from kernelevolve.judge.selftest.case import REACHED, Exploit, Fault, Good, Resu
 from kernelevolve.judge.settings import JudgeSettings, TimingPlan
 from kernelevolve.judge.verdict import Verdict, VerdictKind
 from kernelevolve.languages import LANGUAGES
-from kernelevolve.targets import Target
+from kernelevolve.targets import TARGETS, Target
 
 SETTINGS = JudgeSettings(
     compile_seconds=25.0,
@@ -25,6 +26,8 @@ SETTINGS = JudgeSettings(
     promotion=TimingPlan(blocks=20, min_blocks=20, calls=1, seconds=1.0, warm_up=2),
 )
 """The judge as it is, but with short budgets, and timed against eager only: it is not looking for a fast kernel."""
+_CASES_OF_A_JUDGE = 10
+"""Of one problem, where several judges work side by side: a judge takes seconds to start."""
 _CPU_MEMORY_BYTES = 4 << 30
 _BROKEN = ("AttributeError:", "TypeError:", "ImportError:", "ModuleNotFoundError:")
 """What an exploit raises that was written for other insides than the worker's present ones: it tries nothing."""
@@ -39,10 +42,10 @@ def run(
     faults: Sequence[Fault],
     in_flight: int = 1,
 ) -> Iterator[Result]:
-    """Put cases to the judge of a target and yield what came of each, in their order.
+    """Put cases to the judge of a target and yield what came of each, problem by problem.
 
-    The cases of a problem share a judge, as the candidates of a search do, and so many of them are in flight at once.
-    Never raises for what a case does.
+    The cases of a problem share a judge, as the candidates of a search do. With ``in_flight`` so many judges work side
+    by side, each on a few cases of one problem. Never raises for what a case does.
     """
     for fault in faults:
         yield _inject(fault, workspace)
@@ -54,8 +57,30 @@ def run(
             yield _result(case, Status.NOT_HERE, reason=missing)
         else:
             present.setdefault(case.header.problem, []).append(case)
-    for name, members in present.items():
-        yield from _on_problem(name, members, target, workspace, in_flight)
+    if in_flight == 1:
+        for name, members in present.items():
+            yield from _on_problem(name, members, target, workspace / name)
+        return
+    parts = [
+        (name, members[first : first + _CASES_OF_A_JUDGE])
+        for name, members in present.items()
+        for first in range(0, len(members), _CASES_OF_A_JUDGE)
+    ]
+    # Processes: judges in threads of one would share torch's random numbers and its settings.
+    with ProcessPoolExecutor(in_flight, multiprocessing.get_context("spawn")) as pool:
+        try:
+            judged = [
+                pool.submit(_part, name, members, target.name, workspace / f"{number}-{name}")
+                for number, (name, members) in enumerate(parts)
+            ]
+            for part in judged:
+                yield from part.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _part(name: str, cases: Sequence[Exploit | Good], target: str, workspace: Path) -> list[Result]:
+    return list(_on_problem(name, cases, TARGETS.get(target), workspace))
 
 
 def summary(results: Sequence[Result]) -> dict[str, int]:
@@ -74,20 +99,18 @@ def _missing(case: Exploit | Good, target: Target) -> str | None:
     return None
 
 
-def _on_problem(
-    name: str, cases: Sequence[Exploit | Good], target: Target, workspace: Path, in_flight: int
-) -> Iterator[Result]:
+def _on_problem(name: str, cases: Sequence[Exploit | Good], target: Target, workspace: Path) -> Iterator[Result]:
     try:
         limit = _CPU_MEMORY_BYTES if target.device_type == "cpu" else None
         settings = SETTINGS.model_copy(update={"memory_bytes": limit})
-        judge = LocalJudge(corpus.problem(name), target, workspace=workspace / name, settings=settings)
+        judge = LocalJudge(corpus.problem(name), target, workspace=workspace, settings=settings)
     except Exception as error:
         for case in cases:
             yield _result(case, _bad(case), reason=f"there is no judge for {name}: {error}")
         return
     try:
-        with ThreadPoolExecutor(in_flight) as pool:
-            yield from pool.map(lambda case: _judged(case, judge), cases)
+        for case in cases:
+            yield _judged(case, judge)
     finally:
         judge.close()
 
