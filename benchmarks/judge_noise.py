@@ -7,8 +7,9 @@ The reference is a chain of a hundred elementary operations. The first candidate
 calls it faster is a false win. The second does three operations more and returns the same: its speed-up should be
 below 1. Each repetition is a promotion in a fresh process against eager, on one workload, without the runs in which
 accesses to memory are watched: they come before the times. Printed are the false wins, how often the slow-down was seen
-with the right sign, how often the whole interval lay below 1, and the spread of both ratios; every tenth time as it
-stands, so that ``--minutes`` or an interruption loses nothing.
+with the right sign, how often the whole interval lay below 1, and the spread of both ratios; after every ten as it
+stands, so that ``--minutes`` or an interruption loses nothing. ``--in-flight`` puts several to the judge at once, as a
+search does: each is timed alone, and workers start and compare meanwhile.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import statistics
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from kernelevolve.candidates import Candidate
@@ -28,6 +30,7 @@ from kernelevolve.problems import Problem
 from kernelevolve.targets import resolve
 
 STEPS, MORE = 100, 3
+_TOGETHER = 10
 PROBLEM = Problem(
     name="chain",
     source=f"""
@@ -105,7 +108,8 @@ def main() -> int:
     parser.add_argument("--target", default="cpu")
     parser.add_argument("--repetitions", type=int, default=50, help="promotions of the reference against itself")
     parser.add_argument("--slowed", type=int, default=100, help="promotions of the slower program")
-    parser.add_argument("--minutes", type=float, default=120, help="no further promotion is begun after so many")
+    parser.add_argument("--in-flight", type=int, default=1, help="promotions at once")
+    parser.add_argument("--minutes", type=float, default=120, help="no further ten are begun after so many")
     options = parser.parse_args()
     settings = JudgeSettings(baselines=("eager",), memory_check_seconds=0)
     # In turn, so that a run that is cut short has some of both.
@@ -116,13 +120,16 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place:
         judge = LocalJudge(PROBLEM, resolve(options.target), workspace=Path(place), settings=settings)
         try:
-            for number, (_, more) in enumerate(order, start=1):
-                taken[more].append(judge.evaluate(chain(more), Effort.PROMOTION))
-                last = number == len(order) or time.monotonic() > deadline
-                if taken[0] and (last or number % 10 == 0):
-                    within = report(taken[0], taken[MORE])
-                if last:
-                    break
+            with ThreadPoolExecutor(options.in_flight) as pool:
+                for first in range(0, len(order), _TOGETHER):
+                    extra = [more for _, more in order[first : first + _TOGETHER]]
+                    verdicts = pool.map(lambda more: judge.evaluate(chain(more), Effort.PROMOTION), extra)
+                    for more, verdict in zip(extra, verdicts, strict=True):
+                        taken[more].append(verdict)
+                    if taken[0]:
+                        within = report(taken[0], taken[MORE])
+                    if time.monotonic() > deadline:
+                        break
         finally:
             judge.close()
     judged = taken[0] or taken[MORE]
