@@ -68,10 +68,14 @@ def best_of(run: Run, effort: Effort, among: Callable[[Node], bool]) -> Best | N
     """The fastest correct of some nodes by this effort's latest verdict."""
     found = []
     for node in filter(among, run.nodes()):
-        verdicts = [verdict for verdict in run.verdicts(node.id) if verdict.effort is effort]
-        if verdicts and verdicts[-1].correct and verdicts[-1].seconds:
-            found.append(Best(node, verdicts[-1]))
+        verdict = _latest(run, node, effort)
+        if verdict is not None and verdict.correct and verdict.seconds:
+            found.append(Best(node, verdict))
     return min(found, key=lambda best: best.verdict.seconds or math.inf, default=None)
+
+
+def _latest(run: Run, node: Node, effort: Effort) -> Verdict | None:
+    return next((verdict for verdict in reversed(run.verdicts(node.id)) if verdict.effort is effort), None)
 
 
 def gain_of(run: Run) -> tuple[Gain, Best, Best]:
@@ -118,7 +122,7 @@ def steps(run: Run) -> list[str]:
         held = diagnose(verdict).bottleneck.value if verdict.correct else " ".join(verdict.reason.split())[:120]
         parents = ", ".join(map(str, node.parents)) or "–"
         cells = [str(node.id), parents, words.replace("|", "/"), verdict.kind.value, *timed, held.replace("|", "/")]
-        lines.append("| " + " | ".join(cells) + " |")
+        lines.append(_row(cells))
     return lines
 
 
@@ -131,6 +135,10 @@ def _idea(run: Run, node: Node) -> str:
         lines += [] if line.startswith(_PARENT) else [line.removeprefix("#").strip()]
     words = " ".join(lines).removeprefix("Idea: ")
     return words if node.operator == AGENT else f"{node.operator}: {words}"
+
+
+def _row(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
 
 
 def _over(speedup: Speedup) -> str:
@@ -148,7 +156,7 @@ def table(runs: dict[str, Run]) -> list[str]:
         "× the best baseline",
         "of the roofline",
     ]
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines = [_row(head), "|" + "---|" * len(head)]
     gains = []
     for problem, run in runs.items():
         gain, ours, theirs = gain_of(run)
@@ -159,7 +167,7 @@ def table(runs: dict[str, Run]) -> list[str]:
             problem, str(told), theirs.microseconds, ours.microseconds,
             f"{gain.value:.2f} [{gain.low:.2f}, {gain.high:.2f}]", _over(over), ours.roofline,
         ]  # fmt: skip
-        lines.append("| " + " | ".join(cells) + " |")
+        lines.append(_row(cells))
     mean = math.exp(sum(map(math.log, gains)) / len(gains))
     lines += ["", f"Geometric mean of the gains over {len(gains)} problems: **{mean:.2f}x**.", ""]
     lines += ["## Strict tests", "", *strict_tests(runs), ""]
@@ -176,19 +184,19 @@ def strict_tests(runs: dict[str, Run]) -> list[str]:
     ]
     for problem, run in runs.items():
         for node in run.nodes():
-            promoted = [verdict for verdict in run.verdicts(node.id) if verdict.effort is Effort.PROMOTION]
-            if not promoted or not promoted[-1].correct:
+            verdict = _latest(run, node, Effort.PROMOTION)
+            if verdict is None or not verdict.correct:
                 continue
-            verdict, program = promoted[-1], "built-in" if _is_built_in(run, node) else "told"
+            program = "built-in" if _is_built_in(run, node) else "told"
             over = _over(min(verdict.speedups.values(), key=lambda speedup: speedup.value))
-            screens = [screen for screen in run.verdicts(node.id) if screen.effort is Effort.SCREEN]
-            screened = {roofline.workload for screen in screens for roofline in screen.rooflines}
+            screen = _latest(run, node, Effort.SCREEN)
+            screened = {roofline.workload for roofline in screen.rooflines} if screen is not None else set()
             for roofline in verdict.rooflines:
                 sizes = "search" if roofline.workload in screened else "held out"
                 time = f"{1e6 * roofline.floor_seconds / (roofline.fraction or math.nan):.1f} µs"
                 share = f"{100 * (roofline.fraction or math.nan):.0f} %"
                 cells = [problem, str(node.id), program, roofline.workload, sizes, time, share, over]
-                lines.append("| " + " | ".join(cells) + " |")
+                lines.append(_row(cells))
                 over = ""
     return lines
 

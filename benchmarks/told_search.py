@@ -60,8 +60,9 @@ def main() -> int:
             if best is not None:
                 print(_line("best", best.node.id, best.verdict), flush=True)
         for name in given.verify:
-            node = nodes[name] if name in nodes else int(name)
-            print(_line(f"strict test of {name}", node, dialogue.verify(node)), flush=True)
+            node = nodes.get(name, int(name) if name.isdecimal() else None)
+            if node is not None:  # A file that was not judged has none.
+                print(_line(f"strict test of {name}", node, dialogue.verify(node)), flush=True)
         best_node = dialogue.run.best.node.id if dialogue.run.best else None
         if given.profile and best_node is not None:
             print(dialogue.profile(best_node).model_dump_json(indent=1), flush=True)

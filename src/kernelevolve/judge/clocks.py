@@ -183,8 +183,8 @@ def unfinished_work(
     if not hand_overs:
         return None
     again = [second.high for _, second in hand_overs]
-    longer = max((first.high - second.low for first, second in usual), default=0.0)
-    excess = min(first.low for first, _ in hand_overs) - median(again) - max(0.0, longer)
+    longer = max([0.0, *(first.high - second.low for first, second in usual)])
+    excess = min(first.low for first, _ in hand_overs) - median(again) - longer
     if excess > max(UNFINISHED_SLACK_SECONDS + half_spread(again), UNFINISHED_SHARE * seconds):
         return f"outputs take {excess * 1e3:.3f} ms longer to be handed over for the first time than for the second"
     return None

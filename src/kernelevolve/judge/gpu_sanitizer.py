@@ -76,7 +76,6 @@ class _Progress(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     called: str = Field(default="", max_length=200)
-    seconds: float = Field(default=0.0, ge=0)
     failed: str = Field(default="", max_length=400)
     unguarded: str = Field(default="", max_length=400)
 

@@ -128,9 +128,8 @@ def _call_all(plan: Plan, report: Path, scratch: Path, seconds: float, progress:
             instance.call(*inputs)
         if plan.device_type == "cuda":
             torch.cuda.synchronize()
-        taken = monotonic() - begun
-        note(progress, called=name, seconds=taken)
-        seconds -= taken
+        seconds -= monotonic() - begun
+        note(progress, called=name)
         if seconds < LEAST_SECONDS:
             break
     sys.stdout.flush()
