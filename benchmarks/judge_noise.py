@@ -3,12 +3,13 @@
     python benchmarks/judge_noise.py --target cpu
     python benchmarks/judge_noise.py --target nvidia --repetitions 50 --slowed 100
 
-The reference is a chain of a hundred elementary operations. The first candidate is the same chain: a promotion that
-calls it faster is a false win. The second does three operations more and returns the same: its speed-up should be
-below 1. Each repetition is a promotion in a fresh process against eager, on one workload, without the runs in which
-accesses to memory are watched: they come before the times. Printed are the false wins, how often the slow-down was seen
-with the right sign, how often the whole interval lay below 1, and the spread of both ratios; after every ten as it
-stands, so that ``--minutes`` or an interruption loses nothing. ``--in-flight`` puts several to the judge at once, as a
+The reference is a chain of elementary operations: a hundred on a CPU; on a GPU 33, each long enough that the device,
+not the host, sets the pace. The first candidate is the same chain: a promotion that calls it faster is a false win. The
+second does three per cent more operations and returns the same: its speed-up should be below 1. Each repetition is a
+promotion in a fresh process against eager, on one workload, without the runs in which accesses to memory are watched:
+they come before the times. Printed are the false wins, how often the slow-down was seen with the right sign, how often
+the whole interval lay below 1, and the spread of both ratios; after every ten as it stands, so that ``--minutes`` or an
+interruption loses nothing. ``--in-flight`` puts several to the judge at once, as a
 search does: each is timed alone, and workers start and compare meanwhile.
 """
 
@@ -20,6 +21,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from kernelevolve.candidates import Candidate
@@ -29,33 +31,8 @@ from kernelevolve.judge.verdict import Effort, Speedup, Verdict
 from kernelevolve.problems import Problem
 from kernelevolve.targets import resolve
 
-STEPS, MORE = 100, 3
 _TOGETHER = 10
-PROBLEM = Problem(
-    name="chain",
-    source=f"""
-import torch
-from torch import nn
-
-from kernelevolve import Workload
-
-
-class Model(nn.Module):
-    def forward(self, x):
-        for _ in range({STEPS}):
-            x = torch.cos(x)
-        return x
-
-
-def get_inputs():
-    return [torch.randn(64, 256)]
-
-
-def get_workloads():
-    return [Workload(name="as-written")]
-""",
-)
-CHAIN = """import torch
+CANDIDATE = """import torch
 from torch import nn
 
 
@@ -70,9 +47,49 @@ class ModelNew(nn.Module):
 """
 
 
-def chain(more: int) -> Candidate:
-    """The reference with some operations more."""
-    return Candidate(source=CHAIN.format(steps=STEPS, more=more), language="pytorch")
+@dataclass(frozen=True)
+class Chain:
+    """Cosines of cosines of a matrix."""
+
+    steps: int
+    more: int
+    """What the slower program does beyond them."""
+    shape: tuple[int, int]
+
+    def problem(self) -> Problem:
+        """The chain as a reference with one workload."""
+        return Problem(
+            name="chain",
+            source=f"""
+import torch
+from torch import nn
+
+from kernelevolve import Workload
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        for _ in range({self.steps}):
+            x = torch.cos(x)
+        return x
+
+
+def get_inputs():
+    return [torch.randn{self.shape}]
+
+
+def get_workloads():
+    return [Workload(name="as-written")]
+""",
+        )
+
+    def candidate(self, more: int) -> Candidate:
+        """The reference with some operations more."""
+        return Candidate(source=CANDIDATE.format(steps=self.steps, more=more), language="pytorch")
+
+
+CHAINS = {"cpu": Chain(100, 3, (64, 256)), "cuda": Chain(33, 1, (2048, 2048))}
+"""By type of device."""
 
 
 def speedup_of(verdict: Verdict) -> Speedup:
@@ -87,7 +104,7 @@ def describe(ratios: list[float]) -> str:
     return f"median {statistics.median(ratios):.4f}, from {min(ratios):.4f} to {max(ratios):.4f}"
 
 
-def report(same: list[Verdict], worse: list[Verdict]) -> bool:
+def report(same: list[Verdict], worse: list[Verdict], chain: Chain) -> bool:
     """Print what was found so far; True if it is within the aims."""
     false_wins, equal = sum(verdict.wins for verdict in same), [speedup_of(v).value for v in same]
     print(f"equal programs: {false_wins} false wins in {len(same)}; ratio {describe(equal)}", flush=True)
@@ -95,8 +112,8 @@ def report(same: list[Verdict], worse: list[Verdict]) -> bool:
     seen, certain = sum(s.value < 1 for s in slower), sum(s.high < 1 for s in slower)
     if slower:
         print(
-            f"{MORE} % slower: right sign in {seen} of {len(worse)}, whole interval below 1 in {certain}; "
-            f"ratio {describe([s.value for s in slower])}",
+            f"{100 * chain.more / chain.steps:.0f} % slower: right sign in {seen} of {len(worse)}, "
+            f"whole interval below 1 in {certain}; ratio {describe([s.value for s in slower])}",
             flush=True,
         )
     return false_wins <= len(same) / 50 and seen >= 0.95 * len(worse)
@@ -111,30 +128,33 @@ def main() -> int:
     parser.add_argument("--in-flight", type=int, default=1, help="promotions at once")
     parser.add_argument("--minutes", type=float, default=120, help="no further ten are begun after so many")
     options = parser.parse_args()
+    target = resolve(options.target)
+    chain = CHAINS[target.device_type]
     settings = JudgeSettings(baselines=("eager",), memory_check_seconds=0)
     # In turn, so that a run that is cut short has some of both.
-    order = sorted((i / n, more) for n, more in ((options.repetitions, 0), (options.slowed, MORE)) for i in range(n))
-    taken: dict[int, list[Verdict]] = {0: [], MORE: []}
+    wanted = ((options.repetitions, 0), (options.slowed, chain.more))
+    order = sorted((i / n, more) for n, more in wanted for i in range(n))
+    taken: dict[int, list[Verdict]] = {0: [], chain.more: []}
     deadline = time.monotonic() + 60 * options.minutes
     within = False
     with tempfile.TemporaryDirectory() as place:
-        judge = LocalJudge(PROBLEM, resolve(options.target), workspace=Path(place), settings=settings)
+        judge = LocalJudge(chain.problem(), target, workspace=Path(place), settings=settings)
         try:
             with ThreadPoolExecutor(options.in_flight) as pool:
                 for first in range(0, len(order), _TOGETHER):
                     extra = [more for _, more in order[first : first + _TOGETHER]]
-                    verdicts = pool.map(lambda more: judge.evaluate(chain(more), Effort.PROMOTION), extra)
+                    verdicts = pool.map(lambda more: judge.evaluate(chain.candidate(more), Effort.PROMOTION), extra)
                     for more, verdict in zip(extra, verdicts, strict=True):
                         taken[more].append(verdict)
                     if taken[0]:
-                        within = report(taken[0], taken[MORE])
+                        within = report(taken[0], taken[chain.more], chain)
                     if time.monotonic() > deadline:
                         break
         finally:
             judge.close()
-    judged = taken[0] or taken[MORE]
+    judged = taken[0] or taken[chain.more]
     seconds, clock = statistics.median(v.seconds for v in judged if v.seconds is not None), speedup_of(judged[0]).clock
-    print(f"device: {resolve(options.target).device_name()}; a call takes {seconds * 1e6:.0f} µs by {clock} time")
+    print(f"device: {target.device_name()}; a call takes {seconds * 1e6:.0f} µs by {clock} time")
     return 0 if within else 1
 
 

@@ -9,9 +9,9 @@ for two of them, each in several configurations. Every one is a file that both j
 KernelBench's evaluator is called as its own script does: a new process for each candidate (a crash must not take the
 next one with it), five correctness trials, a hundred timed calls of candidate and reference. It is given the compile
 cache of nobody. ``--in-process`` calls it for all candidates in one process instead, which is its best case and which
-no search can use. This judge screens, one judge a problem as in a search, with four candidates in flight: other checks,
-baselines and clocks than theirs, more of them (docs/judge.md). Everything is counted: start of the judge, compilation
-of baselines, goldens.
+no search can use. This judge screens, one judge a problem as in a search, with several candidates in flight: other
+checks, baselines and clocks than theirs, more of them (docs/judge.md). Everything is counted: start of the judge,
+compilation of baselines, goldens.
 
 Their evaluator needs an NVIDIA GPU. Without one only this judge's rate is printed.
 """
@@ -40,7 +40,6 @@ from kernelevolve.problems.loaders import load_problem
 from kernelevolve.targets import resolve
 
 PROBLEMS = ("level1/88_MinGPTNewGelu.py", "level1/12_Matmul_with_diagonal_matrices_.py", "level1/40_LayerNorm.py")
-IN_FLIGHT = 4
 CUDA = {
     "level1/88_MinGPTNewGelu.py": (
         "forward(self, x)", "x = x.contiguous(); y = torch.empty_like(x); n = x.numel()", "[x, y, n]",
@@ -145,14 +144,14 @@ def cuda_candidates(name: str, count: int) -> list[Candidate]:
     ]  # fmt: skip
 
 
-def ours(path: Path, target: str, candidates: list[Candidate]) -> Rate:
+def ours(path: Path, target: str, candidates: list[Candidate], in_flight: int) -> Rate:
     """This judge, from nothing to the last verdict."""
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as place:
         settings = JudgeSettings(screen_all_baselines=False)  # As a search screens.
         judge = LocalJudge(load_problem(path), resolve(target), workspace=Path(place), settings=settings)
         try:
-            with ThreadPoolExecutor(IN_FLIGHT) as pool:
+            with ThreadPoolExecutor(in_flight) as pool:
                 verdicts = list(pool.map(lambda candidate: judge.evaluate(candidate, Effort.SCREEN), candidates))
             seconds = time.perf_counter() - start
         finally:
@@ -196,6 +195,7 @@ def main() -> int:
         "--theirs", type=int, default=3, help="so many of each language are put to KernelBench's evaluator"
     )
     parser.add_argument("--problems", type=int, default=len(PROBLEMS), help="only the first so many problems")
+    parser.add_argument("--in-flight", type=int, default=4, help="candidates that this judge has in work at once")
     parser.add_argument("--in-process", action="store_true", help="their evaluator in one process for all candidates")
     options = parser.parse_args()
     on_gpu = options.target == "nvidia"
@@ -205,7 +205,7 @@ def main() -> int:
         lists = [triton_candidates(path, options.target, options.count)]
         if on_gpu and name in CUDA:
             lists.append(cuda_candidates(name, options.count))
-        mine, other = ours(path, options.target, list(chain(*lists))), None
+        mine, other = ours(path, options.target, list(chain(*lists)), options.in_flight), None
         said = " + ".join(f"{len(candidates)} {candidates[0].language}" for candidates in lists)
         line = f"{name:<46}{said}: {mine.correct}/{mine.verdicts} correct, {mine.per_minute:6.1f} a minute"
         if on_gpu:
