@@ -106,8 +106,11 @@ class BoundCandidate:
         self.session.forget(two)
         return errors
 
-    def check_gradients(self, case: Case) -> tuple[OutputError, ...]:
-        """The gradients of one call, for inputs and parameters. Raises Rejected."""
+    def check_gradients(self, case: Case, patience: float) -> tuple[OutputError, ...]:
+        """The gradients of one call, for inputs and parameters. Raises Rejected.
+
+        ``patience`` is in seconds: just-in-time compilers and libraries load in the first backward call too.
+        """
         call = self.call(case)
         layout = Layout()
         slots = {e.path: layout.reserve(tuple(e.shape), e.dtype) for e in case.gradients}
@@ -116,7 +119,7 @@ class BoundCandidate:
             for kind in (OF_INPUT, OF_PARAMETER)
         )
         by_input, by_parameter = self.session.differentiate(
-            call, self.instance, case.cotangents, inputs, weights, layout, self.run_seconds
+            call, self.instance, case.cotangents, inputs, weights, layout, patience
         )
         self.session.forget(call)
         found = {OF_INPUT + path: leaf for path, leaf in by_input.items()}

@@ -198,10 +198,10 @@ class Evaluation:
             raise Rejected(VerdictKind.WRONG, Stage.BUILD, reason)
         bound = BoundCandidate(session, name, binding, effects, self.bench.target.device_type, settings.run_seconds)
         self.stage = Stage.SMOKE
-        first_call = settings.compile_seconds + settings.run_seconds
+        patience = settings.compile_seconds + settings.run_seconds
         start = perf_counter()
         with self.bench.building():  # Just-in-time compilers work in the first call.
-            call = bound.call(case, first_call)
+            call = bound.call(case, patience)
         self.seconds_building += perf_counter() - start
         with self.bench.lock.working():
             start = perf_counter()
@@ -213,7 +213,7 @@ class Evaluation:
                 if not repacked:
                     self._check_state(bound, case, cases[1])
                 if training:
-                    self._errors += bound.check_gradients(cases[1])
+                    self._errors += bound.check_gradients(cases[1], patience)
             self.seconds_running += perf_counter() - start
         return bound
 
